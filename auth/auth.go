@@ -255,8 +255,8 @@ func (v *Verifier) Unverified(token string) (Principal, error) {
 }
 
 // Entry returns the place in Config.Issuers of the entry that judges a token, whether or
-// not it accepts it; -1: the token cannot be read, or none does. It is for an operator who
-// asks why.
+// not it accepts it; -1: the token cannot be read, or none does. It is for an operator
+// who asks why.
 func (v *Verifier) Entry(token string) int {
 	_, from, err := v.read(token)
 	if err != nil {
@@ -265,9 +265,9 @@ func (v *Verifier) Entry(token string) int {
 	return from.entry
 }
 
-// Recheck returns nil if the token from which Verify made p would be accepted now, by this
-// verifier. The verifier may be another than the one that made p: after a reload, the one
-// in force judges the principals of those before it.
+// Recheck returns nil if the token from which Verify made p would be accepted now, by
+// this verifier. The verifier may be another than the one that made p: after a reload,
+// the one in force judges the principals of those before it.
 //
 // The token is refused if its issuer is not configured any more, or no longer allows its
 // algorithm, its audience or its tenant; if another claim tells the tenant or the scopes

@@ -48,8 +48,8 @@ func (i *issuer) check(p *Principal, now time.Time) error {
 }
 
 // ended refuses a token because what it was given out for has ended. To its caller, whom
-// the signature makes certain, it is a token whose time is over: then clients try to get a
-// new one, and learn what to do.
+// the signature makes certain, it is a token whose time is over: then clients try to get
+// a new one, and learn what to do.
 func (p *Principal) ended() error {
 	return &Error{Reason: "expired", Err: errRevoked, Issuer: p.proof.issuer, Name: p.Name}
 }
@@ -135,8 +135,8 @@ func (i *issuer) vouched(family string) *carriedToken {
 	}}
 }
 
-// Keep returns those of the claims with these names that would go on with a principal whose
-// token had them. claims is a JSON object; of anything else there are none.
+// Keep returns those of the claims with these names that would go on with a principal
+// whose token had them. claims is a JSON object; of anything else there are none.
 func Keep(claims []byte, names []string) []Claim {
 	all, err := Members(claims)
 	if err != nil {

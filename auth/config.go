@@ -18,7 +18,8 @@ const MostLifetime = 90 * 24 * time.Hour
 const (
 	OriginClaim = "origin" // the issuer that knows the subject
 	FamilyClaim = "family" // what the token was given out for
-	// scopes that another token of the same sign-in could have, as scope has those of this
+	// scopes that another token of the same sign-in could have, as scope has those of
+	// this
 	SpareClaim = "spare_scope"
 	// claims of the person that only the gateway reads: Own.OpenSealed has them
 	SealedClaim = "kept"
@@ -68,17 +69,17 @@ type Issuer struct {
 	// claims, by their paths, that the Principal has for records; a token may lack them
 	Recorded []string
 
-	// What goes on with the Principal of a token, for servers that are told who calls: the
-	// claims with these names, at the top of the token, and the token itself. Of a token of
-	// this gateway these are what Own has in their place.
+	// What goes on with the Principal of a token, for servers that are told who calls:
+	// the claims with these names, at the top of the token, and the token itself. Of a
+	// token of this gateway these are what Own has in their place.
 	KeepClaims []string
 	KeepToken  bool
 
 	MaxLifetime time.Duration // how long its tokens may live; zero: the constant MaxLifetime
 
-	// The issuer signs tokens for people whom others know. SpeaksFor has the issuers that a
-	// claim OriginClaim may name: the Principal has that one as its Issuer. Nil: the issuer
-	// speaks for its own people.
+	// The issuer signs tokens for people whom others know. SpeaksFor has the issuers that
+	// a claim OriginClaim may name: the Principal has that one as its Issuer. Nil: the
+	// issuer speaks for its own people.
 	SpeaksFor []string
 
 	// Exactly one source of keys.
@@ -90,8 +91,8 @@ type Issuer struct {
 	JWKSURL string
 
 	// Fetch gets the text of the key set at JWKSURL. Issuers that have a JWKSURL need it
-	// where Run runs. Place says where Fetch gets it from: what was had from another place
-	// counts for nothing.
+	// where Run runs. Place says where Fetch gets it from: what was had from another
+	// place counts for nothing.
 	Fetch func(ctx context.Context) ([]byte, error)
 	Place string
 
@@ -111,11 +112,11 @@ type Own struct {
 	// Revoked tells whether what a token was given out for, which its claim FamilyClaim
 	// names, has ended. It is asked at each use, and must be quick.
 	Revoked func(family string) bool
-	// OpenSealed returns the claims, as a JSON object, that a token of a family has sealed in
-	// its claim SealedClaim.
+	// OpenSealed returns the claims, as a JSON object, that a token of a family has
+	// sealed in its claim SealedClaim.
 	OpenSealed func(sealed string) []byte
-	// TokenOf returns the token of whoever vouches for the person of a family. The error is
-	// ErrSubjectGone if the person has to sign in for that.
+	// TokenOf returns the token of whoever vouches for the person of a family. The error
+	// is ErrSubjectGone if the person has to sign in for that.
 	TokenOf func(ctx context.Context, family string) (string, error)
 }
 
@@ -153,9 +154,9 @@ type Config struct {
 	Store KeySetStore
 }
 
-// KeySetStore keeps the last key set of each Issuer.Place beyond the life of a process, so
-// that one that starts while an issuer cannot be reached has keys all the same. It is safe
-// for concurrent use.
+// KeySetStore keeps the last key set of each Issuer.Place beyond the life of a process,
+// so that one that starts while an issuer cannot be reached has keys all the same. It is
+// safe for concurrent use.
 type KeySetStore interface {
 	// Save keeps a text instead of the one before, for as long as life.
 	Save(ctx context.Context, place string, text []byte, life time.Duration) error

@@ -200,8 +200,8 @@ func (i *issuer) attributed(err error, c *claims) error {
 	return err
 }
 
-// principal returns whom verified claims speak for, if they are what they must be, and the
-// values that name the tenants. The error names the claim that is at fault.
+// principal returns whom verified claims speak for, if they are what they must be, and
+// the values that name the tenants. The error names the claim that is at fault.
 func (i *issuer) principal(c *claims) (p Principal, values []string, err error) {
 	tenants, values, noTenant := i.mapping.tenantsOf(c)
 	subject, noSubject := i.mapping.subjectOf(c)

@@ -179,8 +179,8 @@ func (k *jwk) public() crypto.PublicKey {
 	return read.Key
 }
 
-// rsa returns an RSA key. go-jose would take no modulus of more than 4096 bits. An exponent
-// of more than 31 bits is refused, because no signature is verified with one.
+// rsa returns an RSA key. go-jose would take no modulus of more than 4096 bits. An
+// exponent of more than 31 bits is refused, because no signature is verified with one.
 func (k *jwk) rsa() crypto.PublicKey {
 	modulus, err := unbase64(k.Modulus)
 	exponent, bad := unbase64(k.Exponent)

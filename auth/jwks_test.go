@@ -82,8 +82,8 @@ func TestKeySetMembers(t *testing.T) {
 	}
 }
 
-// TestKeysOfASetAreRead shows in which forms and sizes keys of a set are read: a modulus of
-// up to 8192 bits, an exponent of up to 31, and base64 in its one spelling.
+// TestKeysOfASetAreRead shows in which forms and sizes keys of a set are read: a modulus
+// of up to 8192 bits, an exponent of up to 31, and base64 in its one spelling.
 func TestKeysOfASetAreRead(t *testing.T) {
 	b64 := base64.RawURLEncoding.EncodeToString
 	modulus := func(bits int) string {
@@ -127,8 +127,8 @@ func TestKeysOfASetAreRead(t *testing.T) {
 	}
 }
 
-// respelt returns base64url with bits set behind the end of the data, which lenient readers
-// drop.
+// respelt returns base64url with bits set behind the end of the data, which lenient
+// readers drop.
 func respelt(text string) string {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := len(text) - 1

@@ -246,9 +246,9 @@ func pairs(key Key) bool {
 	return false
 }
 
-// PublicKeys verify who signed a token that is none for a Verifier, such as an ID token of
-// a provider. What the token says is left to whoever asks. They are never changed. Those
-// of this gateway itself serve a Verifier, too: see Own.
+// PublicKeys verify who signed a token that is none for a Verifier, such as an ID token
+// of a provider. What the token says is left to whoever asks. They are never changed.
+// Those of this gateway itself serve a Verifier, too: see Own.
 type PublicKeys struct{ set *keySet }
 
 // NewPublicKeys returns the public parts of keys. Those that serve no algorithm are left

@@ -25,8 +25,8 @@ type namedClaim struct {
 }
 
 // newNamedClaims returns the claims that the configuration of an issuer names. A scope
-// claim that it leaves to the default is none of them: many issuers have no scopes. Nor are
-// those of this gateway's own tokens, of which machines have no name.
+// claim that it leaves to the default is none of them: many issuers have no scopes. Nor
+// are those of this gateway's own tokens, of which machines have no name.
 func newNamedClaims(cfg *Issuer, m *mapping) []*namedClaim {
 	if cfg.Own != nil {
 		return nil

@@ -103,7 +103,8 @@ func (p *Principal) Claims() []Claim {
 	return p.proof.carried
 }
 
-// ClaimsDigest returns a digest that no other Claims have. It is zero where there are none.
+// ClaimsDigest returns a digest that no other Claims have. It is zero where there are
+// none.
 func (p *Principal) ClaimsDigest() [sha256.Size]byte {
 	if p.proof == nil {
 		return [sha256.Size]byte{}

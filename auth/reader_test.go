@@ -43,9 +43,9 @@ func TestReaderReadsClaimsAsTokensAreRead(t *testing.T) {
 	}
 }
 
-// TestOwnTokensSpeakForPeopleOfOthers shows that a token of the gateway itself names whose
-// people it speaks for, that it ends with what it was given out for, also where it was
-// verified before, and that its keys may change at any time.
+// TestOwnTokensSpeakForPeopleOfOthers shows that a token of the gateway itself names
+// whose people it speaks for, that it ends with what it was given out for, also where it
+// was verified before, and that its keys may change at any time.
 func TestOwnTokensSpeakForPeopleOfOthers(t *testing.T) {
 	t.Parallel()
 	key := keyOf("k1", newEd())

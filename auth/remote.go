@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// minPause is the least time between two fetches that callers cause, and after one that
-	// failed while a set serves.
+	// minPause is the least time between two fetches that callers cause, and after one
+	// that failed while a set serves.
 	minPause     = 30 * time.Second
 	retryPause   = 2 * time.Second  // after one that failed while none does
 	fetchTimeout = 5 * time.Second  // of one fetch; less than MinRefresh
@@ -78,8 +78,8 @@ type remote struct {
 	flight  *flight    // that is wanted or under way; nil: none is
 	tried   time.Time  // when the last flight began; zero: none has
 	failure error      // of the last fetch; nil: it succeeded, or there was none
-	// failing is when the first of the fetches that have failed in a row ended. It is zero
-	// if the last one succeeded.
+	// failing is when the first of the fetches that have failed in a row ended. It is
+	// zero if the last one succeeded.
 	failing time.Time
 	// end fires when the set becomes too old to be used. It is nil if there is no set.
 	end     *time.Timer
@@ -148,8 +148,9 @@ func (r *remote) fetchAgain(ctx context.Context) error {
 }
 
 // join returns the flight to wait for, for which the caller has taken one of the places.
-// If it returns no flight, there is nothing to wait for, and no place was taken. The error
-// then is that of the last fetch, nil if that succeeded, or says that too many wait.
+// If it returns no flight, there is nothing to wait for, and no place was taken. The
+// error then is that of the last fetch, nil if that succeeded, or says that too many
+// wait.
 func (r *remote) join() (*flight, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -154,8 +154,8 @@ func background(t *testing.T, program string, args ...string) {
 	})
 }
 
-// composePostgres runs PostgreSQL as the compose file does, and writes its address into its
-// file. secrets is where the script of the secrets has put them.
+// composePostgres runs PostgreSQL as the compose file does, and writes its address into
+// its file. secrets is where the script of the secrets has put them.
 func composePostgres(t *testing.T, secrets string) {
 	t.Helper()
 	all, err := filepath.Glob("/usr/lib/postgresql/*/bin") // where Debian has it
@@ -197,10 +197,11 @@ func composePostgres(t *testing.T, secrets string) {
 	write(t, filepath.Join(secrets, "postgres.dsn"), dsn)
 }
 
-// TestComposeSharesRedisAndPostgres runs the gateway with the config of the compose file, a
-// Redis with its config and rights, and PostgreSQL with its script, as two replicas: what
-// these forbid and the gateway needs shows here. An access key that is made beside the
-// gateways lets a machine in at both. Redis has as much memory as validate -online wants.
+// TestComposeSharesRedisAndPostgres runs the gateway with the config of the compose file,
+// a Redis with its config and rights, and PostgreSQL with its script, as two replicas:
+// what these forbid and the gateway needs shows here. An access key that is made beside
+// the gateways lets a machine in at both. Redis has as much memory as validate -online
+// wants.
 func TestComposeSharesRedisAndPostgres(t *testing.T) {
 	server := tool(t, "redis-server", "redis-server")
 	tool(t, "openssl", "openssl")

@@ -35,8 +35,8 @@ func readDashboard(t *testing.T) (d dashboard) {
 
 // TestDashboardPanelsAreWhole looks for what Grafana would show wrongly without a word:
 // panels that lie over each other or share an id, variables that nobody defines, all of a
-// variable where it means more than the values that other variables leave, and labels in a
-// legend that the expression has summed away.
+// variable where it means more than the values that other variables leave, and labels in
+// a legend that the expression has summed away.
 func TestDashboardPanelsAreWhole(t *testing.T) {
 	d := readDashboard(t)
 	variables := []string{"__rate_interval"}

@@ -67,8 +67,8 @@ type asked struct {
 	// whether there are keys, and for how many seconds they could not be fetched
 	IssuerKeys    *Asked
 	UpstreamLoads *Asked // of the upstreams of the config, by their names: processes, and sessions
-	// MemoryHeld is how many bytes tenants hold, whose number must have a bound, and under
-	// "" what all others hold
+	// MemoryHeld is how many bytes tenants hold, whose number must have a bound, and
+	// under "" what all others hold
 	MemoryHeld    *Asked
 	MemoryLimit   *Asked // how many bytes all may hold
 	WorkSlots     *Asked // for work that keeps a processor busy: how many there are, and are in use

@@ -25,9 +25,9 @@ import (
 )
 
 // Metrics records. Its methods are named after what has happened, and are safe for
-// concurrent use. LogLost and all that is Asked take a function instead, which is called at
-// every reading of the metrics: it must be quick and safe for concurrent use. LogLost is
-// called once at most.
+// concurrent use. LogLost and all that is Asked take a function instead, which is called
+// at every reading of the metrics: it must be quick and safe for concurrent use. LogLost
+// is called once at most.
 type Metrics struct {
 	*traffic
 	*connections

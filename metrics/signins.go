@@ -5,8 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// signIns are part of Metrics: the metrics of people who sign in, and of the tokens that their clients
-// get. Without sign-in in the config all stay zero.
+// signIns are part of Metrics: the metrics of people who sign in, and of the tokens that
+// their clients get. Without sign-in in the config all stay zero.
 type signIns struct {
 	outcomes   *prometheus.CounterVec
 	refusals   *prometheus.CounterVec

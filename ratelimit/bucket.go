@@ -53,7 +53,8 @@ const (
 type bucket struct {
 	limit   Limit
 	limiter *rate.Limiter // of a Memory; nil: of a Redis
-	// of a Redis: tokens at that time; zero: there was no trip, and the bucket counts as full
+	// of a Redis: tokens at that time; zero: there was no trip, and the bucket counts as
+	// full
 	left  float64
 	at    time.Time
 	parts map[string]part // by sharer

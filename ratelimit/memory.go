@@ -36,11 +36,11 @@ type Memory struct {
 var _ Limiter = (*Memory)(nil)
 
 // NewMemory returns a limiter that remembers at most size keys; zero means 100,000. A
-// bucket that is forgotten starts full when its key comes back. So where there are more than
-// a few, full ones are forgotten, because for them that changes nothing: what is remembered
-// is of those who come now, and not of all who ever came. If there are too many, those go
-// that are nearly full. A flood of new keys, which an attacker can cause, therefore hardly
-// refills the bucket of somebody who is at the limit.
+// bucket that is forgotten starts full when its key comes back. So where there are more
+// than a few, full ones are forgotten, because for them that changes nothing: what is
+// remembered is of those who come now, and not of all who ever came. If there are too
+// many, those go that are nearly full. A flood of new keys, which an attacker can cause,
+// therefore hardly refills the bucket of somebody who is at the limit.
 func NewMemory(size int) *Memory {
 	return &Memory{size: cmp.Or(size, defaultSize), buckets: make(map[string]*bucket)}
 }
@@ -98,10 +98,10 @@ func (m *Memory) bucketLocked(of *Bucket, now time.Time) *bucket {
 	return b
 }
 
-// rememberLocked remembers a bucket. Unless there are few, those of a sample are forgotten
-// that are full and, if there is no room, the fullest: the fuller a bucket is, the less is
-// lost with it. Were it done among few, each call would make its buckets anew, because
-// those of a calm tenant are full again when the next one comes.
+// rememberLocked remembers a bucket. Unless there are few, those of a sample are
+// forgotten that are full and, if there is no room, the fullest: the fuller a bucket is,
+// the less is lost with it. Were it done among few, each call would make its buckets
+// anew, because those of a calm tenant are full again when the next one comes.
 func (m *Memory) rememberLocked(key string, b *bucket, now time.Time) {
 	if len(m.buckets) >= m.size/fewPart {
 		evict.One(m.buckets, sampleSize, func(_ string, old *bucket) (worth float64, may bool) {

@@ -87,7 +87,8 @@ func TestFullBucketsAreForgotten(t *testing.T) {
 	})
 }
 
-// TestFewBucketsAreKept has three buckets refill between calls, which need not make them anew.
+// TestFewBucketsAreKept has three buckets refill between calls, which need not make them
+// anew.
 func TestFewBucketsAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

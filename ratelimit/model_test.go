@@ -39,9 +39,9 @@ func someBuckets(t *rapid.T, prefix string, sharers []string) []ratelimit.Bucket
 type timeless struct{ testing.TB }
 
 // TestReplicasDecideAsOneMemory compares two replicas, which share a server, with one
-// Memory, on the same calls at the same times. Nothing is taken ahead of buckets that small
-// where there may be eight replicas. Those who share a bucket call at one replica, because
-// each counts for itself what they owe.
+// Memory, on the same calls at the same times. Nothing is taken ahead of buckets that
+// small where there may be eight replicas. Those who share a bucket call at one replica,
+// because each counts for itself what they owe.
 func TestReplicasDecideAsOneMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		round := 0
@@ -71,8 +71,8 @@ func TestReplicasDecideAsOneMemory(t *testing.T) {
 	})
 }
 
-// TestPrefetchesStayWithinTheBucket compares replicas with prefetches with a bucket that is taken
-// from at once: what they allow is there, at any time and pace.
+// TestPrefetchesStayWithinTheBucket compares replicas with prefetches with a bucket that
+// is taken from at once: what they allow is there, at any time and pace.
 func TestPrefetchesStayWithinTheBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		round := 0
@@ -110,9 +110,9 @@ func TestPrefetchesStayWithinTheBucket(t *testing.T) {
 	})
 }
 
-// TestPrefetchesStayWithinEachBucket does that for calls that take of several buckets: each
-// call takes of all or of none, so that a narrow bucket that refuses leaves a wide one as
-// it was.
+// TestPrefetchesStayWithinEachBucket does that for calls that take of several buckets:
+// each call takes of all or of none, so that a narrow bucket that refuses leaves a wide
+// one as it was.
 func TestPrefetchesStayWithinEachBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		round := 0
@@ -169,10 +169,10 @@ func TestPrefetchesStayWithinEachBucket(t *testing.T) {
 }
 
 // tokens are those of two buckets that regain none. A step takes of both, or is refused
-// because the one it names has too few beside those that replicas have ahead. Each of three
-// may have one, a twenty-fourth of the burst rounded down, however many calls it has under
-// way: what those keep aside during their trips counts, and no more is brought for those
-// that wait.
+// because the one it names has too few beside those that replicas have ahead. Each of
+// three may have one, a twenty-fourth of the burst rounded down, however many calls it
+// has under way: what those keep aside during their trips counts, and no more is brought
+// for those that wait.
 type tokens [2]int
 
 type attempt struct {

@@ -31,8 +31,8 @@ type prefetch struct {
 	used       time.Time     // when somebody last took of it
 }
 
-// adapt makes the prefetch one of the bucket as it is now. After a change nothing is known
-// of it.
+// adapt makes the prefetch one of the bucket as it is now. After a change nothing is
+// known of it.
 func (l *prefetch) adapt(b *Bucket) {
 	if l.limit != b.Limit || l.group != b.Group {
 		l.key, l.group, l.limit = keyOf(b), b.Group, b.Limit
@@ -78,8 +78,8 @@ func (l *prefetch) most() int { return l.limit.Burst / (prefetchPart * l.replica
 // bucket is small depend on neither, and each is a trip: in turn they would take long.
 func (l *prefetch) inTurn() bool { return l.most() > 0 || l.shared }
 
-// isLow tells whether the prefetch should be filled: half of it is used, or its time is half
-// over.
+// isLow tells whether the prefetch should be filled: half of it is used, or its time is
+// half over.
 func (l *prefetch) isLow(now time.Time) bool {
 	if l.trip != nil || l.most() == 0 || l.dry && now.Sub(l.at) < prefetchTime {
 		return false
@@ -87,10 +87,10 @@ func (l *prefetch) isLow(now time.Time) bool {
 	return l.available(now) <= l.size/2 || l.until.Sub(now) < prefetchLife/2
 }
 
-// ahead returns how many tokens a trip should bring besides those that are needed: for the
-// size, which grows when the prefetch is used up fast, and shrinks otherwise. It is never
-// more than the prefetch may have, also for those who wait: they may be refused for another
-// bucket, or go away, and others would lack what was brought for them.
+// ahead returns how many tokens a trip should bring besides those that are needed: for
+// the size, which grows when the prefetch is used up fast, and shrinks otherwise. It is
+// never more than the prefetch may have, also for those who wait: they may be refused for
+// another bucket, or go away, and others would lack what was brought for them.
 func (l *prefetch) ahead(now time.Time) int {
 	switch since := now.Sub(l.at); {
 	case since < prefetchTime:
@@ -102,15 +102,16 @@ func (l *prefetch) ahead(now time.Time) int {
 	return max(l.size-l.all(now), 0)
 }
 
-// add puts into the prefetch what a trip has brought. What the bucket had left counts from
-// its end: from its begin it would be more than there is, and the next trip would be
+// add puts into the prefetch what a trip has brought. What the bucket had left counts
+// from its end: from its begin it would be more than there is, and the next trip would be
 // refused.
 func (l *prefetch) add(a *ask, began, ended time.Time) {
 	l.tokens, l.until = l.available(began)+a.got, began.Add(prefetchLife)
 	l.left, l.at, l.dry = a.left, ended, a.got == 0
 }
 
-// isIdle tells whether the prefetch was not used for so long that nothing is lost with it.
+// isIdle tells whether the prefetch was not used for so long that nothing is lost with
+// it.
 func (l *prefetch) isIdle(now time.Time) bool {
 	return l.trip == nil && now.Sub(l.used) > prefetchLife
 }

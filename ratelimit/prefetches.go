@@ -9,10 +9,10 @@ import (
 
 const prefetchesMost = 100_000 // that are remembered
 
-// prefetchLocked returns the prefetch of a bucket, and makes an empty one if there is none. To
-// make room it forgets prefetches that are idle, of a sample of all, and if there are too
-// many the one that was not used for longest; what a forgotten prefetch still has is lost
-// for its time.
+// prefetchLocked returns the prefetch of a bucket, and makes an empty one if there is
+// none. To make room it forgets prefetches that are idle, of a sample of all, and if
+// there are too many the one that was not used for longest; what a forgotten prefetch
+// still has is lost for its time.
 func (r *Redis) prefetchLocked(b *Bucket, now time.Time) *prefetch {
 	l := r.prefetches[b.Key]
 	if l == nil {

@@ -328,8 +328,8 @@ func TestAStrangePrefetchAllowsNothingMore(t *testing.T) {
 	}
 }
 
-// TestWithoutTheServerAPrefetchIsUsedUp shows that the rest of a prefetch and then the part of
-// the replica are allowed.
+// TestWithoutTheServerAPrefetchIsUsedUp shows that the rest of a prefetch and then the
+// part of the replica are allowed.
 func TestWithoutTheServerAPrefetchIsUsedUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -400,8 +400,8 @@ func TestCallsThatAskEachTimeDoSoAtOnce(t *testing.T) {
 	})
 }
 
-// TestOneWhoComesAtOnceTakesNoMoreThanItsShare: calls of one sharer that come at one moment
-// take no more of a bucket than one after the other.
+// TestOneWhoComesAtOnceTakesNoMoreThanItsShare: calls of one sharer that come at one
+// moment take no more of a bucket than one after the other.
 func TestOneWhoComesAtOnceTakesNoMoreThanItsShare(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.named("me", 3)

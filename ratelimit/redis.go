@@ -38,9 +38,8 @@ type RedisConfig struct {
 // use within prefetchLife is lost, and comes back with the rate. A prefetch is as large
 // as what was used lately, and the prefetches of all replicas together are at most an
 // eighth of Burst. So of a bucket with a Burst below 8 × Replicas none is taken ahead,
-// and each Take is a trip; those of a bucket that nobody shares do not wait for each other.
-// Nothing is taken ahead of the reserve for the quiet; see
-// bucket.go.
+// and each Take is a trip; those of a bucket that nobody shares do not wait for each
+// other. Nothing is taken ahead of the reserve for the quiet; see bucket.go.
 //
 // What a sharer owes is counted by each replica for itself, and what the bucket lacks is
 // known as of the last trip. At each replica a sharer counts as quiet that owes
@@ -83,8 +82,8 @@ func NewRedis(cfg RedisConfig) *Redis {
 	}
 }
 
-// ask returns what a trip asks for a prefetch that has too few tokens, all of which will be
-// kept aside.
+// ask returns what a trip asks for a prefetch that has too few tokens, all of which will
+// be kept aside.
 func (w *want) ask(now time.Time) ask {
 	a := ask{
 		prefetch: w.prefetch, need: w.tokens - w.aside, owed: -1, ahead: w.prefetch.ahead(now),
@@ -133,8 +132,8 @@ func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 }
 
 // peekLocked finds the prefetch of each bucket. It returns the refusal that is known to
-// come, of the bucket that takes longest, and tells whether a prefetch has too few tokens.
-// trip is one that is under way for such a prefetch, nil if there is none.
+// come, of the bucket that takes longest, and tells whether a prefetch has too few
+// tokens. trip is one that is under way for such a prefetch, nil if there is none.
 func (r *Redis) peekLocked(wants []want, now time.Time) (refused *ExceededError, short bool,
 	trip <-chan struct{},
 ) {
@@ -163,9 +162,9 @@ func (r *Redis) takeLocked(wants []want, now time.Time) {
 	r.fillLocked(wants, now)
 }
 
-// fetchLocked makes the trip for the prefetches that have too few tokens, and takes what is
-// wanted from all. The tokens that the prefetches have are kept aside meanwhile. The lock is
-// not held during the trip.
+// fetchLocked makes the trip for the prefetches that have too few tokens, and takes what
+// is wanted from all. The tokens that the prefetches have are kept aside meanwhile. The
+// lock is not held during the trip.
 func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) error {
 	var buffer [8]ask
 	asks := buffer[:0]
@@ -237,8 +236,8 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, over chan struct{}, no
 			a.prefetch.trip = nil
 		}
 		if err == nil && a.prefetch.limit == a.limit {
-			// of before the trip, so that the server lets the prefetch live longer than the
-			// replica does
+			// of before the trip, so that the server lets the prefetch live longer than
+			// the replica does
 			a.prefetch.add(a, now, r.now())
 		}
 	}

@@ -21,10 +21,10 @@ func (e *ArgumentError) Error() string { return e.Text }
 // ValidateWithin checks arguments (nil means {}): those of a tool against its input
 // schema, those of prompts/get as an object of texts that has those which the prompt
 // requires. The item must be a tool, or a prompt that has a definition. Errors are
-// *ArgumentError or, where the budget refuses the means, *schema.BudgetError; a nil budget
-// refuses none. arguments must have passed strictjson.Check. For an argument that a header
-// would repeat, null means that it is absent, whatever the schema says about null: a
-// header cannot carry null.
+// *ArgumentError or, where the budget refuses the means, *schema.BudgetError; a nil
+// budget refuses none. arguments must have passed strictjson.Check. For an argument that
+// a header would repeat, null means that it is absent, whatever the schema says about
+// null: a header cannot carry null.
 func (i *Item) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")

@@ -143,8 +143,8 @@ func isWebHost(host string) bool {
 	if strings.HasPrefix(host, "[") {
 		return isAddress6(host)
 	}
-	// A label with a hyphen at its end is no name; as xn--name- it is a second spelling of
-	// one.
+	// A label with a hyphen at its end is no name; as xn--name- it is a second spelling
+	// of one.
 	if strings.Trim(host, lowercase+digits+"-_.") != "" || hasEmptyLabel(host) ||
 		strings.Contains(host+".", "-.") {
 		return false

@@ -78,8 +78,8 @@ func (s *Source) lists() Variant {
 	}
 }
 
-// withheld returns what any of the lists withholds. A client that another list is for must
-// not read it either, as a resource that is in no list.
+// withheld returns what any of the lists withholds. A client that another list is for
+// must not read it either, as a resource that is in no list.
 func (s *Source) withheld() []string {
 	all := slices.Clip(s.Withheld)
 	for _, variant := range s.Variants {
@@ -309,8 +309,8 @@ func (b *builder) defined(k *definedKind, definitions []mcp.Object, before []*It
 	})
 }
 
-// newService makes the service of what a source offers now. It takes URIs from the section
-// next and not from s, so that items that were left out count as unknown.
+// newService makes the service of what a source offers now. It takes URIs from the
+// section next and not from s, so that items that were left out count as unknown.
 func newService(s Source, next *section) *service {
 	made := &service{
 		use: s.Use, completes: s.Completes, released: s.Released,

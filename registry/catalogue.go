@@ -21,9 +21,9 @@ type Catalogue struct {
 	views    sync.Map           // *View by names of servers; grows with the sets of servers that tenants have
 }
 
-// section is what one server has in a catalogue. It is a value, and nothing that it refers
-// to is modified, except the atomic pointers of its origin and items. The zero section
-// belongs to a server of which nothing is known.
+// section is what one server has in a catalogue. It is a value, and nothing that it
+// refers to is modified, except the atomic pointers of its origin and items. The zero
+// section belongs to a server of which nothing is known.
 type section struct {
 	origin  *origin
 	itemSet // whatever the server lists to anybody
@@ -45,8 +45,8 @@ type section struct {
 	renewed  uint64   // how often Renew was called
 }
 
-// Personal says what a server offers to each user, where its lists depend on who asks. Its
-// methods are safe for concurrent use, and of a type that can be compared.
+// Personal says what a server offers to each user, where its lists depend on who asks.
+// Its methods are safe for concurrent use, and of a type that can be compared.
 //
 //	ReplacePersonal ──▶ Personal.Lists(user) ──▶ Catalogue.ViewOf ──▶ a view of that user
 //	Registry.Renew  ◀── the lists of somebody differ from those before
@@ -73,8 +73,8 @@ type Lists struct {
 	bytes   int64
 }
 
-// itemSet is what a server has in a section. The items of each kind are ordered by exposed
-// name.
+// itemSet is what a server has in a section. The items of each kind are ordered by
+// exposed name.
 //
 // A server may list other items to clients with an extension than to those without: a
 // tool with a view for hosts of apps, and in its place one of text for all others. So its

@@ -12,11 +12,11 @@ type UnavailableError struct {
 	Server string
 	Sent   bool // the server may have received the call; only a call that was not sent is safe to repeat
 	SignIn bool // the server wants a sign-in, as in DownError
-	// Status is the HTTP status with which the server refused it, as it would again. Zero:
-	// there was none.
+	// Status is the HTTP status with which the server refused it, as it would again.
+	// Zero: there was none.
 	Status int
-	// Credential is why the server was not told, or did not believe, who calls. "": that is
-	// not why.
+	// Credential is why the server was not told, or did not believe, who calls. "": that
+	// is not why.
 	Credential credential.Fault
 	Err        error // the cause, for the log alone
 }
@@ -42,8 +42,8 @@ func (e *MemoryError) Error() string {
 // Unwrap returns the error of package share.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// SubscribedError says that the server follows as many resources as it may, for this user, its
-// tenant or all together. Sources return it; nothing was sent.
+// SubscribedError says that the server follows as many resources as it may, for this
+// user, its tenant or all together. Sources return it; nothing was sent.
 type SubscribedError struct {
 	Server string
 	Err    error // of package share: in whose share there is no place

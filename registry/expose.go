@@ -50,8 +50,8 @@ func (o *origin) exposedResult(result mcp.Object, c *Call) mcp.Object {
 	return mapped
 }
 
-// members are those of results that have URIs: how each is mapped, and whether it has them
-// only if it is what its method asks for.
+// members are those of results that have URIs: how each is mapped, and whether it has
+// them only if it is what its method asks for.
 var members = map[string]struct {
 	mapped   func(*mapper, mcp.RawJSON) mcp.RawJSON
 	ofMethod bool

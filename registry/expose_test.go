@@ -80,8 +80,8 @@ func TestTrap12_URIsInResultsAreMapped(t *testing.T) {
 	}
 }
 
-// TestViewsInResultsAreMapped holds wherever a result can name or hold the view of an app,
-// so that a host reads it by the URI that it knows from the list.
+// TestViewsInResultsAreMapped holds wherever a result can name or hold the view of an
+// app, so that a host reads it by the URI that it knows from the list.
 func TestViewsInResultsAreMapped(t *testing.T) {
 	for name, result := range map[string]string{ // @ is where the name of the server belongs
 		"a result":               `{"content":[],"_meta":{"ui":{"resourceUri":"ui://@chart/v","x":1},"ui/resourceUri":"ui://@chart/v"}}`,
@@ -238,8 +238,8 @@ func TestCompletionOfAServerThatCompletesNothing(t *testing.T) {
 	}
 }
 
-// TestManyQuestionsCostNoMoreThanTheirLength holds for questions of which each has a URI that
-// is mapped.
+// TestManyQuestionsCostNoMoreThanTheirLength holds for questions of which each has a URI
+// that is mapped.
 func TestManyQuestionsCostNoMoreThanTheirLength(t *testing.T) {
 	var questions []mcp.Member
 	for i := range 5_000 {

@@ -104,12 +104,12 @@ func (i *Item) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 // one without Use.
 var errNoUse = errors.New("the server has neither prompts nor resources any more")
 
-// Inlined returns Raw for clients that cannot follow $ref: in the schemas of a tool, every
-// reference is replaced by what it points to, and $defs are dropped. The schemas then
-// accept the same values, unless they are recursive: a reference that leads back into
-// itself becomes a schema without constraints, so that more is accepted. It is Raw itself
-// where there are no references, and where inlining would make the definition too large or
-// too deep. The text is made once and shared: do not modify it.
+// Inlined returns Raw for clients that cannot follow $ref: in the schemas of a tool,
+// every reference is replaced by what it points to, and $defs are dropped. The schemas
+// then accept the same values, unless they are recursive: a reference that leads back
+// into itself becomes a schema without constraints, so that more is accepted. It is Raw
+// itself where there are no references, and where inlining would make the definition too
+// large or too deep. The text is made once and shared: do not modify it.
 func (i *Item) Inlined() mcp.RawJSON {
 	if i.inlined == nil {
 		return i.Raw
@@ -157,8 +157,8 @@ func (i *Item) Down() *DownError {
 	}
 }
 
-// call runs f, and maps and judges the URIs in its result or error. A mistake of the model
-// becomes a result.
+// call runs f, and maps and judges the URIs in its result or error. A mistake of the
+// model becomes a result.
 func (o *origin) call(ctx context.Context, f Func, c *Call) (mcp.Object, error) {
 	result, err := f(ctx, c)
 	if usage, ok := errors.AsType[*UsageError](err); ok {

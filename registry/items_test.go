@@ -311,8 +311,8 @@ func TestNullIsAbsent(t *testing.T) {
 	}
 }
 
-// TestManyMembersThatAreNullCostLittle takes what is absent out of a definition in one go:
-// a copy for each would cost gigabytes.
+// TestManyMembersThatAreNullCostLittle takes what is absent out of a definition in one
+// go: a copy for each would cost gigabytes.
 func TestManyMembersThatAreNullCostLittle(t *testing.T) {
 	var nulls strings.Builder
 	for i := range 10_000 {
@@ -332,8 +332,8 @@ func TestManyMembersThatAreNullCostLittle(t *testing.T) {
 	}
 }
 
-// TestMembersThatAreNotOfTheProtocolAreNotJudged has them where the protocol has others of
-// their names.
+// TestMembersThatAreNotOfTheProtocolAreNotJudged has them where the protocol has others
+// of their names.
 func TestMembersThatAreNotOfTheProtocolAreNotJudged(t *testing.T) {
 	tool := `{"name":"t","inputSchema":{"type":"object"},"size":"large","priority":"high","arguments":{"title":5}}`
 	resource := `{"name":"r","uri":"a:b","lastModified":1700000000000,"audience":"staff"}`

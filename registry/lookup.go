@@ -30,8 +30,8 @@ func (v *View) Owned(uri string) []*Item {
 	return owned
 }
 
-// listedAs returns the listed items of a kind, by its index in defined, whose own URI at a
-// server with a prefix is that.
+// listedAs returns the listed items of a kind, by its index in defined, whose own URI at
+// a server with a prefix is that.
 func (v *View) listedAs(kind int, own string) (items []*Item) {
 	for _, server := range v.order {
 		if !v.prefixes(server) {
@@ -115,9 +115,9 @@ func (v *View) unlisted(server, own, exposed string) (*Item, error) {
 // Unreached returns a guess at the tool, prompt or template of that exposed name: an item
 // of a server of the view that was never reached, or whose lists for the user are not
 // known, and whose prefix the name begins with. The item has no definition, and using it
-// fails with a *DownError for as long as the server is down. Unreached returns nil when no
-// such server has that prefix; names of a server without a prefix cannot be guessed. For
-// resources, View.Resource does the same.
+// fails with a *DownError for as long as the server is down. Unreached returns nil when
+// no such server has that prefix; names of a server without a prefix cannot be guessed.
+// For resources, View.Resource does the same.
 func (v *View) Unreached(kind Kind, exposed string) *Item {
 	if kind == KindTemplate {
 		server, own, ok := fromForm(exposed)

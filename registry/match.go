@@ -63,8 +63,8 @@ func Nearest(pattern string, names []string) string {
 // number of the pattern's bytes that are no star.
 //
 // To give up early matters: after each change of the catalogue the gateway compares up to
-// 20 patterns of each tenant with up to 2,000 names, and without it that takes up to forty
-// times as long.
+// 20 patterns of each tenant with up to 2,000 names, and without it that takes up to
+// forty times as long.
 //
 // It is the usual table of edit distances with swaps (Damerau-Levenshtein, optimal string
 // alignment), of which it keeps three rows: row i, column j is the distance between the

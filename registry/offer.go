@@ -21,8 +21,9 @@ type Call struct {
 	Trace     credential.Trace // of the request of the client
 	// Params are the params of the request in the form of revision 2026-07-28. Names and
 	// URIs in them are still the exposed ones: a source uses Target instead. The gateway
-	// has unsealed requestState, so that the source sees the state that it gave out itself,
-	// and has checked that the inputResponses of a repeat, or to a task, are objects by key.
+	// has unsealed requestState, so that the source sees the state that it gave out
+	// itself, and has checked that the inputResponses of a repeat, or to a task, are
+	// objects by key.
 	Params mcp.Object
 	// Capabilities say what the client can be asked during this call, in the canonical
 	// form of mcp.CapabilitiesOf. When they are empty, the client can be asked nothing.
@@ -59,13 +60,13 @@ type Call struct {
 	// input, and when an earlier round of this call still holds the slot.
 	Hold func(end func()) (release func())
 	// Tasks is the form of tasks that may take the place of this call's result; zero
-	// means that none may. When Tasks is TasksAsked, the call is to become a task, and the
-	// params have a member task that says so.
+	// means that none may. When Tasks is TasksAsked, the call is to become a task, and
+	// the params have a member task that says so.
 	Tasks mcp.Tasks
-	// Task is for a tasks/* method the task id that the source gave out, otherwise "". Of a
-	// task of TasksAsked a source takes tasks/update, too, which its servers do not have:
-	// with inputResponses it has them sent, without them it returns as inputRequests what
-	// the task asks now.
+	// Task is for a tasks/* method the task id that the source gave out, otherwise "". Of
+	// a task of TasksAsked a source takes tasks/update, too, which its servers do not
+	// have: with inputResponses it has them sent, without them it returns as
+	// inputRequests what the task asks now.
 	Task string
 	// OnTaskStatus is called with what the server says later, by itself, of the task that
 	// the call became: with its state, under the id that the source gave out. It may be
@@ -80,8 +81,8 @@ type Call struct {
 
 	// Memory holds the answer for the caller, from its first byte beyond what is covered
 	// until the client has it. A source that reads an answer from elsewhere has it hold
-	// what has come, and returns a *MemoryError if it cannot. The gateway holds the answer
-	// with it after that, and releases it. nil: nothing is counted.
+	// what has come, and returns a *MemoryError if it cannot. The gateway holds the
+	// answer with it after that, and releases it. nil: nothing is counted.
 	Memory *share.Reservation
 
 	// Sticky is set to true by a source whose result asks for something, when only this
@@ -170,7 +171,8 @@ type Source struct {
 	Unread  []Kind
 	Timeout time.Duration // limit of one use of a prompt, resource or template; zero: 30 s
 	// Own says that the operator made the definitions, so that no bound is needed of the
-	// memory that schemas take. A server may offer tools alone, and is not trusted for that.
+	// memory that schemas take. A server may offer tools alone, and is not trusted for
+	// that.
 	Own bool
 	// serves prompts/get, resources/read, completion/complete; nil: Tools are all there
 	// is
@@ -180,9 +182,9 @@ type Source struct {
 	// Subscribe reports changes of the resource with that own URI until ctx ends. It
 	// returns as soon as no later change can be missed, and goes on reporting after that.
 	// updated gets the own URI of what changed, which may be a part of the resource, and
-	// must not block. The user is who wants to know. over is called, on a goroutine of its
-	// own, if the source ends before ctx does and so reports nothing more; it returns when
-	// ctx ends at the latest. Subscribe is nil when the server reports no changes.
+	// must not block. The user is who wants to know. over is called, on a goroutine of
+	// its own, if the source ends before ctx does and so reports nothing more; it returns
+	// when ctx ends at the latest. Subscribe is nil when the server reports no changes.
 	Subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string),
 		over func()) error
 }

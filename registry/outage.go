@@ -26,9 +26,9 @@ func (r *Registry) Lose(source, prefix string) *Outage {
 	return outage
 }
 
-// Forget takes all items of a lost source out of the catalogue until Replace, as if it had
-// never been reached: what it may offer is decided otherwise from now on. Unlike after
-// Remove, its subscriptions go on.
+// Forget takes all items of a lost source out of the catalogue until Replace, as if it
+// had never been reached: what it may offer is decided otherwise from now on. Unlike
+// after Remove, its subscriptions go on.
 func (r *Registry) Forget(source string) {
 	r.update(source, func(present section) section {
 		return section{origin: present.origin, announced: present.announced, renewed: present.renewed}

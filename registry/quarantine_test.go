@@ -144,9 +144,9 @@ func TestWithheldResourceCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestResourceWithheldFromSomeCanBeReadByNobody withholds one resource in each of two lists
-// of a server, for clients that declare different extensions: neither clients have the one
-// that only the others' list would have.
+// TestResourceWithheldFromSomeCanBeReadByNobody withholds one resource in each of two
+// lists of a server, for clients that declare different extensions: neither clients have
+// the one that only the others' list would have.
 func TestResourceWithheldFromSomeCanBeReadByNobody(t *testing.T) {
 	t.Parallel()
 	r, s := registry.New(), varied("s")

@@ -45,9 +45,9 @@ func UsualSpelling(text string) string {
 		usualAuthority(scheme[strings.LastIndexByte(scheme, ':')+1:], strings.ToLower(authority)) + path
 }
 
-// Spellings yields a URI, with or without the server's name before it, as servers may read
-// it: decoded again and again, without its fragment, its query, its parameters and some
-// characters at its end, and in its usual spelling.
+// Spellings yields a URI, with or without the server's name before it, as servers may
+// read it: decoded again and again, without its fragment, its query, its parameters and
+// some characters at its end, and in its usual spelling.
 func Spellings(uri string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for decoded := range Decodings(uri, mostDecodings) {
@@ -63,8 +63,8 @@ func Spellings(uri string) iter.Seq[string] {
 }
 
 // Covers tells whether a change of uri concerns whoever watches a resource: uri is the
-// watched one, or lies below it at a boundary of the path. Watching a:/b covers a:/b/c, and
-// not a:/bc.
+// watched one, or lies below it at a boundary of the path. Watching a:/b covers a:/b/c,
+// and not a:/bc.
 func Covers(watched, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, watched)
 	if !ok || watched == "" {

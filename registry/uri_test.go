@@ -324,8 +324,8 @@ func TestUpdatesHaveTheExposedURI(t *testing.T) {
 	}
 }
 
-// TestASubscriptionGoesOnAtTheNextSource has the source end to which somebody is subscribed,
-// and another come in its place, as at a reload.
+// TestASubscriptionGoesOnAtTheNextSource has the source end to which somebody is
+// subscribed, and another come in its place, as at a reload.
 func TestASubscriptionGoesOnAtTheNextSource(t *testing.T) {
 	r := registry.New()
 	s := library("box", "box", []string{"file:///a"}, nil)

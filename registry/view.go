@@ -21,8 +21,8 @@ type View struct {
 	Templates  []*Item
 	Skills     []*Item
 	Collisions []Collision
-	// Personal are the servers whose lists depend on who calls. Without ViewOf, the view has
-	// nothing of them.
+	// Personal are the servers whose lists depend on who calls. Without ViewOf, the view
+	// has nothing of them.
 	Personal []PersonalServer
 
 	// The same items by exposed name.
@@ -54,10 +54,10 @@ type Collision struct {
 // ErrNotFound is the error for a name or URI that is not in the view.
 var ErrNotFound = errors.New("no such item")
 
-// newView makes the view that View interns, or one of ViewOf. A server that the list names
-// twice counts where it stands first. declared are the extensions of the clients whose view
-// it is; nil: it is a view of all that is listed to anybody. own are the lists of a user, by
-// servers that have them; nil: it is the view of nobody in particular.
+// newView makes the view that View interns, or one of ViewOf. A server that the list
+// names twice counts where it stands first. declared are the extensions of the clients
+// whose view it is; nil: it is a view of all that is listed to anybody. own are the lists
+// of a user, by servers that have them; nil: it is the view of nobody in particular.
 func (c *Catalogue) newView(servers []string, declared *mcp.Extensions, own map[string]*Lists) *View {
 	v := &View{
 		catalogue: c, own: own,
@@ -171,9 +171,9 @@ func (v *View) prefixes(server string) bool {
 	return s.origin != nil && s.origin.prefix != ""
 }
 
-// Beginning returns what the names of a server's items of that kind begin with in patterns
-// of a policy, see Item.PolicyName. It is "" for a server of which nothing is known, as for
-// one without a prefix: it may have items of any name.
+// Beginning returns what the names of a server's items of that kind begin with in
+// patterns of a policy, see Item.PolicyName. It is "" for a server of which nothing is
+// known, as for one without a prefix: it may have items of any name.
 func (v *View) Beginning(kind Kind, server string) string {
 	switch s := v.sections[server]; {
 	case kind == KindResource, kind == KindTemplate, kind == KindSkill:
@@ -243,6 +243,6 @@ func (c *Catalogue) View(servers []string) *View {
 // anything.
 func (s *section) isUnreached() bool { return s.origin != nil && !s.reached }
 
-// isUnlisted tells whether the server has lists for each user, and that of the kind is not
-// known.
+// isUnlisted tells whether the server has lists for each user, and that of the kind is
+// not known.
 func (s *section) isUnlisted(kind Kind) bool { return s.personal != nil && !s.listed[listOf[kind]] }

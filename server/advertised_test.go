@@ -139,8 +139,8 @@ func refusesForScope(context.Context, gateway.Caller, *gateway.Request) (mcp.Obj
 	}
 }
 
-// TestOwnSignInNamesItself has a gateway where people sign in. Nothing but the name of the
-// tenant differs between documents, so that nobody learns which tenants there are.
+// TestOwnSignInNamesItself has a gateway where people sign in. Nothing but the name of
+// the tenant differs between documents, so that nobody learns which tenants there are.
 func TestOwnSignInNamesItself(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		w.settings.SignIn = true
@@ -217,8 +217,8 @@ func TestChallengeNamesScopes(t *testing.T) {
 	}
 }
 
-// TestScopeThatNoSignInBringsIsNotAskedFor has a caller whose issuer would not give it the
-// scope, however often it signs in.
+// TestScopeThatNoSignInBringsIsNotAskedFor has a caller whose issuer would not give it
+// the scope, however often it signs in.
 func TestScopeThatNoSignInBringsIsNotAskedFor(t *testing.T) {
 	for _, brings := range []bool{true, false} {
 		w := newWorld(t, func(w *world) {

@@ -83,8 +83,8 @@ func TestTrap04_StatusFollowsErrorInModernOnly(t *testing.T) {
 	}
 }
 
-// TestTheLogCallsNoQuestionOk makes calls that end in a task or in a question, and such as
-// only look so. The audit has the same words for them.
+// TestTheLogCallsNoQuestionOk makes calls that end in a task or in a question, and such
+// as only look so. The audit has the same words for them.
 func TestTheLogCallsNoQuestionOk(t *testing.T) {
 	var log bytes.Buffer
 	w := newTasksWorld(t, logging(&log))

@@ -78,8 +78,8 @@ func TestListenOpensAtTheRateOfCalls(t *testing.T) {
 	}
 }
 
-// TestWaitingForARateGetsLongerInVain has many attempts refused, for the time until the next
-// token. Others may wait for the same one.
+// TestWaitingForARateGetsLongerInVain has many attempts refused, for the time until the
+// next token. Others may wait for the same one.
 func TestWaitingForARateGetsLongerInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := mcp.Stable(mcp.CodeLimited, "DB-LIMIT-TENANT", "later").After(5 * time.Millisecond)

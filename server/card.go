@@ -70,7 +70,8 @@ func (s *Server) public(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// card returns the card of an endpoint. It agrees with what server/discover answers there.
+// card returns the card of an endpoint. It agrees with what server/discover answers
+// there.
 func (s *Server) card(settings *exchange.Settings, endpoint string) mcp.RawJSON {
 	card := s.config.Card
 	remote := mcp.NewObject(

@@ -118,8 +118,9 @@ func TestCardsFitTheOfficialSchema(t *testing.T) {
 	}
 }
 
-// TestCatalogNamesTheCardsThatAreServed holds for the facts of specification/ai-catalog.md
-// of https://github.com/Agent-Card/ai-catalog, 0379c86, which has no schema of its own.
+// TestCatalogNamesTheCardsThatAreServed holds for the facts of
+// specification/ai-catalog.md of https://github.com/Agent-Card/ai-catalog, 0379c86, which
+// has no schema of its own.
 func TestCatalogNamesTheCardsThatAreServed(t *testing.T) {
 	w := newCardWorld(t)
 	got := anonymous(t, w, http.MethodGet, catalogPath, nil)

@@ -180,8 +180,8 @@ func TestStrangersBeyondThoseThatWaitLoseTheirConnection(t *testing.T) {
 	}, func(w *world) { w.config.MaxRequests = 2000 })
 }
 
-// TestAFloodOfRefusalsIsNoBurst has 64 clients that ask again as soon as they are refused.
-// They began together, and do not come together for long.
+// TestAFloodOfRefusalsIsNoBurst has 64 clients that ask again as soon as they are
+// refused. They began together, and do not come together for long.
 func TestAFloodOfRefusalsIsNoBurst(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.Handler()

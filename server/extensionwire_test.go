@@ -38,8 +38,8 @@ func TestWireExtensionsAtReplicas(t *testing.T) {
 	})
 }
 
-// TestSessionOpensForWhoDeclaresTheMost has a client declare as much of extensions as is let
-// through: what its session keeps of that stands in the id, which goes in a header.
+// TestSessionOpensForWhoDeclaresTheMost has a client declare as much of extensions as is
+// let through: what its session keeps of that stands in the id, which goes in a header.
 func TestSessionOpensForWhoDeclaresTheMost(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		w.config.Extensions = mcp.NewExtensionTable(mcp.Extension{ID: "com.example/passed"})
@@ -50,8 +50,8 @@ func TestSessionOpensForWhoDeclaresTheMost(t *testing.T) {
 	wantStatus(t, "a ping", w.do(t, inSession("POST", id, pingBody)), http.StatusOK)
 }
 
-// extended are the servers of the scripts: "mod" has an app and a skill, "asked" has tasks
-// of 2025-11-25, and "given" has those of 2026-07-28.
+// extended are the servers of the scripts: "mod" has an app and a skill, "asked" has
+// tasks of 2025-11-25, and "given" has those of 2026-07-28.
 type extended struct {
 	mu     sync.Mutex // guards the fields below
 	status string     // of all tasks; "": they work
@@ -82,8 +82,8 @@ func (x *extended) script(w *wiretest.World) *wiretest.World {
 	return w
 }
 
-// eventNumbers are those of events. The streams of a session are numbered together, so what
-// is told on two streams at once has them in either order.
+// eventNumbers are those of events. The streams of a session are numbered together, so
+// what is told on two streams at once has them in either order.
 var eventNumbers = regexp.MustCompile(`(?m)^(id: \w+)-\d+$`)
 
 // become changes the state of all tasks, and says so as a server of 2025-11-25 does.

@@ -119,8 +119,8 @@ func TestKeptSubscriptionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestManySubscriptionsComeBackAtTheRateOfCalls lets a replica die whose session has more of
-// them than its user may make calls at once.
+// TestManySubscriptionsComeBackAtTheRateOfCalls lets a replica die whose session has more
+// of them than its user may make calls at once.
 func TestManySubscriptionsComeBackAtTheRateOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChangingFleet(t)

@@ -250,8 +250,8 @@ func TestARevokedRepeatGetsNoAnswer(t *testing.T) {
 	})
 }
 
-// TestARepeatThatIsGivenUpIsOnRecordAsCancelled has the client of a repeat leave, or revokes
-// it, while the call runs. Neither says anything of what replicas share.
+// TestARepeatThatIsGivenUpIsOnRecordAsCancelled has the client of a repeat leave, or
+// revokes it, while the call runs. Neither says anything of what replicas share.
 func TestARepeatThatIsGivenUpIsOnRecordAsCancelled(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason string

@@ -50,8 +50,8 @@ func TestKeyEndpointsHaveNoDiscovery(t *testing.T) {
 	}
 }
 
-// TestATenantMayBeCalledKey looks for discovery at the address of a tenant whose path ends
-// like that of access keys.
+// TestATenantMayBeCalledKey looks for discovery at the address of a tenant whose path
+// ends like that of access keys.
 func TestATenantMayBeCalledKey(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.settings.AccessKeys = true })
 	call := modernCall("echo").as("")

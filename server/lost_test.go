@@ -12,9 +12,9 @@ import (
 // errDown is what a subscription ends in while its server is down.
 var errDown = mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server is down").After(time.Second)
 
-// bereft is a fleet whose session is subscribed at the first replica and has its stream at
-// the second. The first dies, and attempts at the second to open the subscription end in
-// fault.
+// bereft is a fleet whose session is subscribed at the first replica and has its stream
+// at the second. The first dies, and attempts at the second to open the subscription end
+// in fault.
 func bereft(t *testing.T, fault func() error) (c *changingFleet, stream *listener) {
 	t.Helper()
 	c = newChangingFleet(t)
@@ -49,8 +49,8 @@ func TestASubscriptionOfADeadReplicaIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestAnUnsubscribedResourceIsNotOpenedAgain unsubscribes from what could not be opened, between
-// two attempts and during one: it is not tried again.
+// TestAnUnsubscribedResourceIsNotOpenedAgain unsubscribes from what could not be opened,
+// between two attempts and during one: it is not tried again.
 func TestAnUnsubscribedResourceIsNotOpenedAgain(t *testing.T) {
 	for name, during := range map[string]bool{"between two attempts": false, "during an attempt": true} {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestAnUnsubscribedResourceIsNotOpenedAgain(t *testing.T) {
 	}
 }
 
-// TestAResourceThatIsUnsubscribedBeforeItsTurnIsNotOpenedAgain ends both subscriptions of a
-// session while the first of them is being opened: the other one is not tried.
+// TestAResourceThatIsUnsubscribedBeforeItsTurnIsNotOpenedAgain ends both subscriptions of
+// a session while the first of them is being opened: the other one is not tried.
 func TestAResourceThatIsUnsubscribedBeforeItsTurnIsNotOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int64
@@ -114,8 +114,8 @@ func TestAResourceThatIsUnsubscribedBeforeItsTurnIsNotOpenedAgain(t *testing.T) 
 	})
 }
 
-// TestASubscriptionThatIsRefusedForGoodIsTriedOnce opens a subscription whose resource is not
-// there any more.
+// TestASubscriptionThatIsRefusedForGoodIsTriedOnce opens a subscription whose resource is
+// not there any more.
 func TestASubscriptionThatIsRefusedForGoodIsTriedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int64

@@ -49,8 +49,8 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 // KeysPath is where servers find the keys by which they know who calls.
 const KeysPath = "/identity/jwks"
 
-// keySet tells servers by which keys they can check the tokens that say who calls. A server
-// that keeps the set for as long as it may knows a new key before that signs.
+// keySet tells servers by which keys they can check the tokens that say who calls. A
+// server that keeps the set for as long as it may knows a new key before that signs.
 func (s *Server) keySet(w http.ResponseWriter, _ *http.Request) {
 	x := exchange.Of(w)
 	set := s.config.KeySet()

@@ -13,7 +13,8 @@ import (
 
 // TestChangesOfResourcesArePaced has one user with thirty streams follow a resource that
 // changes at every moment for some seconds. Each change was a write to Redis for each
-// stream. After some, each stream is told once a second, and of the last change in any case.
+// stream. After some, each stream is told once a second, and of the last change in any
+// case.
 func TestChangesOfResourcesArePaced(t *testing.T) {
 	t.Parallel()
 	const streams, window = 30, 3 * time.Second

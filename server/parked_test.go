@@ -513,8 +513,9 @@ func TestResultOfALostRepeatIsKept(t *testing.T) {
 	}
 }
 
-// TestAHalfClosedRepeatWithAKeyIsNotToldThatItWasCancelled repeats a parked call at another
-// replica, with a key, and closes one direction of the connection: the call goes on.
+// TestAHalfClosedRepeatWithAKeyIsNotToldThatItWasCancelled repeats a parked call at
+// another replica, with a key, and closes one direction of the connection: the call goes
+// on.
 func TestAHalfClosedRepeatWithAKeyIsNotToldThatItWasCancelled(t *testing.T) {
 	t.Parallel()
 	tw := newWorldPair(t, nil)
@@ -597,8 +598,8 @@ func taskAtAnotherReplica(t *testing.T) (b *world, id, task string) {
 	return b, id, task
 }
 
-// TestTaskOfAnEndedSessionIsNotServed ends a session at its primary while a request about a
-// task waits in it at another replica.
+// TestTaskOfAnEndedSessionIsNotServed ends a session at its primary while a request about
+// a task waits in it at another replica.
 func TestTaskOfAnEndedSessionIsNotServed(t *testing.T) {
 	t.Parallel()
 	b, _, task := taskAtAnotherReplica(t)

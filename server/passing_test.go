@@ -183,9 +183,9 @@ func TestAMessageOverSSEWaitsForItsReplica(t *testing.T) {
 	})
 }
 
-// TestTasksAreListedOverSSE lists the tasks of a session over HTTP+SSE, which lives at one
-// replica, whichever the request comes to. The others were asked at an address where they
-// have no such session, and a request that had come to the right one was refused.
+// TestTasksAreListedOverSSE lists the tasks of a session over HTTP+SSE, which lives at
+// one replica, whichever the request comes to. The others were asked at an address where
+// they have no such session, and a request that had come to the right one was refused.
 func TestTasksAreListedOverSSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t)

@@ -192,8 +192,9 @@ func TestAFormerPrimaryThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
-// TestCancellationsOfABatchHaveOneBound cancels several calls at once that a replica which
-// led the session before answers, and has that one take what is sent, and say nothing.
+// TestCancellationsOfABatchHaveOneBound cancels several calls at once that a replica
+// which led the session before answers, and has that one take what is sent, and say
+// nothing.
 func TestCancellationsOfABatchHaveOneBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
@@ -371,8 +372,8 @@ func TestAnEntryIsNotWrittenAgainWhileItsSessionEnds(t *testing.T) {
 	}
 }
 
-// TestADeleteThatFailsKeepsNoEntryForAnother deletes a session twice at once. The entry is
-// written again before the second attempt, which fails because the store is away.
+// TestADeleteThatFailsKeepsNoEntryForAnother deletes a session twice at once. The entry
+// is written again before the second attempt, which fails because the store is away.
 func TestADeleteThatFailsKeepsNoEntryForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
@@ -405,8 +406,8 @@ func TestADeleteThatFailsKeepsNoEntryForAnother(t *testing.T) {
 }
 
 // TestASweepLeavesASessionThatIsBeingTakenOver has the replica that led a session before
-// take its time to say which calls it has. Meanwhile the session is in nobody's use at the
-// one that takes it over.
+// take its time to say which calls it has. Meanwhile the session is in nobody's use at
+// the one that takes it over.
 func TestASweepLeavesASessionThatIsBeingTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2, func(w *world) { w.config.SessionIdle = 10 * time.Second })

@@ -419,9 +419,9 @@ func TestAnotherTokenOfTheSameUserGoesOn(t *testing.T) {
 	})
 }
 
-// TestNothingOpensBehindReauthorize revokes a token after it was checked and before what it
-// opens is known, so that all that was open then has been judged already. After it is a
-// request later as well.
+// TestNothingOpensBehindReauthorize revokes a token after it was checked and before what
+// it opens is known, so that all that was open then has been judged already. After it is
+// a request later as well.
 func TestNothingOpensBehindReauthorize(t *testing.T) {
 	for name, m := range map[string]message{
 		"listen":      modernListen(),

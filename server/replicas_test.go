@@ -49,9 +49,9 @@ func TestAnswerAtAnotherReplica(t *testing.T) {
 	stream.expect(t, "id: p1", `{\"where\":{\"roots\":[]}}`, "")
 }
 
-// TestEachAddressOfASessionLeadsToItsPrimary opens sessions at one replica and uses them at
-// the other, at each address of the endpoint, also with a token of several tenants, of which
-// the path alone says which is meant.
+// TestEachAddressOfASessionLeadsToItsPrimary opens sessions at one replica and uses them
+// at the other, at each address of the endpoint, also with a token of several tenants, of
+// which the path alone says which is meant.
 func TestEachAddressOfASessionLeadsToItsPrimary(t *testing.T) {
 	several := func(w *world) {
 		w.config.Verify = func(context.Context, string) (auth.Principal, error) {
@@ -215,10 +215,10 @@ func TestSessionEndsOnAllReplicas(t *testing.T) {
 	})
 }
 
-// TestSessionEndsWhereItsFormerPrimaryLeaves has a client end its session at a replica that
-// has taken it over, while the one that led it before takes nothing any more and is not
-// known as gone yet. Were that refused, the client would try again, and be told that there
-// is no such session.
+// TestSessionEndsWhereItsFormerPrimaryLeaves has a client end its session at a replica
+// that has taken it over, while the one that led it before takes nothing any more and is
+// not known as gone yet. Were that refused, the client would try again, and be told that
+// there is no such session.
 func TestSessionEndsWhereItsFormerPrimaryLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)

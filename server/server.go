@@ -76,8 +76,8 @@ type Config struct {
 	Gateway *gateway.Gateway
 	Verify  func(ctx context.Context, token string) (auth.Principal, error) // errors are *auth.Error
 	// Recheck returns nil if the token of a principal that Verify returned would be
-	// accepted now. It is called for everything that is open whenever Reauthorize asks for
-	// it, and by streams each time they wake: it must be cheap.
+	// accepted now. It is called for everything that is open whenever Reauthorize asks
+	// for it, and by streams each time they wake: it must be cheap.
 	Recheck func(auth.Principal) error
 	Seal    *seal.Ring // of session ids
 	Log     eventlog.Log
@@ -100,8 +100,8 @@ type Config struct {
 	// Extensions are those that are carried; nil: those that are known.
 	Extensions *mcp.ExtensionTable
 
-	// KeySet returns the keys by which servers check who calls, as a JWK Set; nil, also from
-	// the function: nothing is signed for them.
+	// KeySet returns the keys by which servers check who calls, as a JWK Set; nil, also
+	// from the function: nothing is signed for them.
 	KeySet func() []byte
 
 	// what a reload may change; called once a request, must be cheap
@@ -247,9 +247,9 @@ func routeOf(r *http.Request) string {
 	return cmp.Or(route.RoutePattern(), "none")
 }
 
-// shortcut is a router that leads messages to exchange.EndpointPath past itself. Nearly every
-// request is one. It passes the same stages, and is spared the look-up and the copy of
-// the request that the router makes.
+// shortcut is a router that leads messages to exchange.EndpointPath past itself. Nearly
+// every request is one. It passes the same stages, and is spared the look-up and the copy
+// of the request that the router makes.
 type shortcut struct {
 	chi.Router
 

@@ -110,8 +110,9 @@ func TestAnswerOfAnotherSessionIsDropped(t *testing.T) {
 	})
 }
 
-// TestAnswerIsNotLostWithItsWord answers at another replica, when the home cannot be told,
-// and when it is cut off, and the call there waits on. Its client must not read 202.
+// TestAnswerIsNotLostWithItsWord answers at another replica, when the home cannot be
+// told, and when it is cut off, and the call there waits on. Its client must not read
+// 202.
 func TestAnswerIsNotLostWithItsWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
@@ -537,8 +538,9 @@ func TestASessionThatWasTakenOverIsFoundWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
-// TestASessionThatCannotBeTakenOverYetSaysNothing in the log, each time that it is tried for
-// the sake of its stream. It is taken over when the store is back, and the stream goes on.
+// TestASessionThatCannotBeTakenOverYetSaysNothing in the log, each time that it is tried
+// for the sake of its stream. It is taken over when the store is back, and the stream
+// goes on.
 func TestASessionThatCannotBeTakenOverYetSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer
@@ -601,7 +603,8 @@ func TestEvictedSessionIsGoneEverywhere(t *testing.T) {
 }
 
 // TestSessionIsIdleOnAllReplicas uses a session at one replica only. The other, which has
-// it too, does not let it end; and it ends when neither was used, and takes no memory then.
+// it too, does not let it end; and it ends when neither was used, and takes no memory
+// then.
 func TestSessionIsIdleOnAllReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 3, func(w *world) { w.config.Memory = share.New(share.DefaultMemory) })

@@ -124,9 +124,9 @@ func TestFloodsAtTheAuthorizationServerAreSummedUp(t *testing.T) {
 }
 
 // TestFloodsOfSignInsAreSlow sends more requests to sign in than anybody has from one
-// address, refused ones and registrations that succeed. What comes after the first hundred
-// is answered late; strangers elsewhere and callers with a token do not wait for it, and
-// neither do clients that get tokens.
+// address, refused ones and registrations that succeed. What comes after the first
+// hundred is answered late; strangers elsewhere and callers with a token do not wait for
+// it, and neither do clients that get tokens.
 func TestFloodsOfSignInsAreSlow(t *testing.T) {
 	refuses := &refusing{}
 	for _, test := range []struct {
@@ -232,8 +232,8 @@ func (s slowToEnd) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // TestRegistrationsThatComeTogetherDoNotPassTheWait has more clients register than may
-// wait, whose answers have all begun before the first waits. None is answered at once on a
-// connection that stays open.
+// wait, whose answers have all begun before the first waits. None is answered at once on
+// a connection that stays open.
 func TestRegistrationsThatComeTogetherDoNotPassTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := slowToEnd{ends: make(chan struct{})}

@@ -66,8 +66,8 @@ func TestStreamLegacyGetAndResume(t *testing.T) {
 	got.expect(t, "retry: ", "")
 }
 
-// TestAStreamWithoutAnEventBeginsAnew asks for a stream with the header of a client that has
-// no id yet. It was refused as one whose events are gone.
+// TestAStreamWithoutAnEventBeginsAnew asks for a stream with the header of a client that
+// has no id yet. It was refused as one whose events are gone.
 func TestAStreamWithoutAnEventBeginsAnew(t *testing.T) {
 	w := newWorld(t)
 	base, id := w.serve(t), w.open(t, "alice", mcp.Revision2511)
@@ -491,8 +491,8 @@ func TestLostEventsAreNotPassedOver(t *testing.T) {
 }
 
 // TestAnOpenStreamOutlivesTheAgeOfItsEvents keeps events for a shorter time than passes
-// between two heartbeats. A call tells of its progress and is silent then, and a stream for
-// notices has nothing to say, while somebody else makes calls: both streams go on.
+// between two heartbeats. A call tells of its progress and is silent then, and a stream
+// for notices has nothing to say, while somebody else makes calls: both streams go on.
 func TestAnOpenStreamOutlivesTheAgeOfItsEvents(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		id, bobs := w.open(t, "alice", mcp.Revision2511), w.open(t, "bob", mcp.Revision2511)
@@ -521,8 +521,8 @@ func (l endedLog) Follow(ctx context.Context, session eventlog.Key, f eventlog.F
 	return l.Log.Follow(ctx, session, f)
 }
 
-// TestAStreamOfASessionThatEndsMeanwhileSaysSo holds for a session that ends while a stream
-// of it is opened: its client has to open another.
+// TestAStreamOfASessionThatEndsMeanwhileSaysSo holds for a session that ends while a
+// stream of it is opened: its client has to open another.
 func TestAStreamOfASessionThatEndsMeanwhileSaysSo(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.config.Log = endedLog{eventlog.NewMemory(eventlog.MemoryConfig{})} })
 	for name, ask := range map[string]func(id string) message{

@@ -310,8 +310,8 @@ func TestTakenStreamEndsAsAnyOther(t *testing.T) {
 	}
 }
 
-// TestLineOfATakenStreamSaysWhoseItIs: the line has the name of its user and the extensions
-// of its client, as that of any request.
+// TestLineOfATakenStreamSaysWhoseItIs: the line has the name of its user and the
+// extensions of its client, as that of any request.
 func TestLineOfATakenStreamSaysWhoseItIs(t *testing.T) {
 	for era, of := range eraStreams() {
 		t.Run(era, func(t *testing.T) {

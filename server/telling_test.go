@@ -358,8 +358,8 @@ func (slowLink) Forward(context.Context, replica.ID, link.Request) (*http.Respon
 	return &http.Response{StatusCode: http.StatusRequestTimeout, Header: http.Header{}, Body: http.NoBody}, nil
 }
 
-// TestSlowLinkIsNotTheClients has a request of a client, whose body was there in time, come
-// too slowly to the replica that leads its session: the client may send it again.
+// TestSlowLinkIsNotTheClients has a request of a client, whose body was there in time,
+// come too slowly to the replica that leads its session: the client may send it again.
 func TestSlowLinkIsNotTheClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChangingFleet(t, func(w *world) { w.config.Others = slowLink{w.config.Others} })
@@ -746,8 +746,8 @@ func TestStreamIsTakenFromAnotherReplica(t *testing.T) {
 }
 
 // TestAStreamThatLostEventsBeginsAnew resumes a stream for notices, at its primary and
-// elsewhere, after an event that the log does not have: the connection that has the stream
-// ends, and the client is told again of all that it follows.
+// elsewhere, after an event that the log does not have: the connection that has the
+// stream ends, and the client is told again of all that it follows.
 func TestAStreamThatLostEventsBeginsAnew(t *testing.T) {
 	for at := range 2 {
 		synctest.Test(t, func(t *testing.T) {
@@ -803,8 +803,8 @@ func TestStreamsOfASupersededPrimaryEnd(t *testing.T) {
 }
 
 // TestStreamsOfAReplicaThatWasTakenForGoneEnd lets a replica with a stream stand still
-// until the primary takes it for gone: when it is back the stream ends, since nobody would
-// tell it anything, and its client is told what has changed when it comes again.
+// until the primary takes it for gone: when it is back the stream ends, since nobody
+// would tell it anything, and its client is told what has changed when it comes again.
 func TestStreamsOfAReplicaThatWasTakenForGoneEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChangingFleet(t)

@@ -13,8 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// TestTraceparentPassesAsItCame calls in both eras. What has not the form of a traceparent
-// goes no further, since it would be a header of the client's choice at a server.
+// TestTraceparentPassesAsItCame calls in both eras. What has not the form of a
+// traceparent goes no further, since it would be a header of the client's choice at a
+// server.
 func TestTraceparentPassesAsItCame(t *testing.T) {
 	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	w := newWorld(t)

@@ -41,9 +41,10 @@ func TestLaterRoundThatCannotBeRecordedIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestLaterRoundIsTriedAgainWhereItIsRefused has the desk refuse the second round of a call,
-// because the limits allow no call at the moment: a few times, and for good. Nothing advises
-// an older client to make the call again, of which the first round was done.
+// TestLaterRoundIsTriedAgainWhereItIsRefused has the desk refuse the second round of a
+// call, because the limits allow no call at the moment: a few times, and for good.
+// Nothing advises an older client to make the call again, of which the first round was
+// done.
 func TestLaterRoundIsTriedAgainWhereItIsRefused(t *testing.T) {
 	for refusals, want := range map[int]string{3: `"text":"done"`, 100: "it is not ready in time"} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -94,8 +95,8 @@ func TestLaterRoundIsNotTriedAgainWhereThatHelpsNobody(t *testing.T) {
 	})
 }
 
-// forgetful is a server that offers each user a tool, and has to be asked each time which,
-// as after a new connection to it.
+// forgetful is a server that offers each user a tool, and has to be asked each time
+// which, as after a new connection to it.
 type forgetful struct{ lists *registry.Lists }
 
 func (f forgetful) Lists(context.Context, *auth.Principal) (*registry.Lists, error) {
@@ -104,8 +105,8 @@ func (f forgetful) Lists(context.Context, *auth.Principal) (*registry.Lists, err
 
 func (forgetful) Known(*auth.Principal) *registry.Lists { return nil }
 
-// TestLaterRoundAsksWhatItsServerOffers has a tool say later, of a server that has lists for
-// each user.
+// TestLaterRoundAsksWhatItsServerOffers has a tool say later, of a server that has lists
+// for each user.
 func TestLaterRoundAsksWhatItsServerOffers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {

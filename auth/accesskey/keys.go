@@ -148,7 +148,8 @@ func (k *Keys) ask(ctx context.Context, id string) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	// Revoke may not have come to the end. What it does after this is heard at the next look.
+	// Revoke may not have come to the end. What it does after this is heard at the next
+	// look.
 	if _, err := k.cfg.Store.Get(ctx, kindRevoked, id); !errors.Is(err, store.ErrNotFound) {
 		return Key{}, cmp.Or(err, store.ErrNotFound)
 	}
@@ -234,11 +235,11 @@ func (k *Keys) run(ctx context.Context, poll, use time.Duration) {
 	pace.Every(ctx, poll, k.dropRevoked) // a revocation holds within a second, over a slow store too
 }
 
-// dropRevoked drops the keys that were revoked lately, or all while none are taken. While the
-// store is away it says nothing: whoever keeps the store does. It has no end of
-// its own, since it reads many pages where many were revoked: a server must answer each
-// in time. While it takes long, what is in memory is no longer fresh, and the store is
-// asked for each key.
+// dropRevoked drops the keys that were revoked lately, or all while none are taken. While
+// the store is away it says nothing: whoever keeps the store does. It has no end of its
+// own, since it reads many pages where many were revoked: a server must answer each in
+// time. While it takes long, what is in memory is no longer fresh, and the store is asked
+// for each key.
 func (k *Keys) dropRevoked(ctx context.Context) {
 	if !k.cfg.Taken() {
 		k.mu.Lock()
@@ -259,9 +260,9 @@ func (k *Keys) dropRevoked(ctx context.Context) {
 	}
 }
 
-// heard notes when the last good look at what was revoked began. Whoever has not looked for
-// as long as that is told does not know what it has missed, and reads each key again. A
-// machine that slept sees it by the time of day alone, so that this is compared.
+// heard notes when the last good look at what was revoked began. Whoever has not looked
+// for as long as that is told does not know what it has missed, and reads each key again.
+// A machine that slept sees it by the time of day alone, so that this is compared.
 func (k *Keys) heard(began time.Time) {
 	k.mu.Lock()
 	missed := !k.looked.IsZero() && began.Round(0).Sub(k.looked.Round(0)) >= tellTime

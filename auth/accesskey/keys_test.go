@@ -117,9 +117,9 @@ func taken(t *testing.T, what string, r *replica, text string) auth.Principal {
 	return p
 }
 
-// TestKeysAreRefusedWhileTheyAreOff shows that a reload which turns keys off ends what they
-// have open, also when the store is away, and that one which turns them on again takes none
-// from memory.
+// TestKeysAreRefusedWhileTheyAreOff shows that a reload which turns keys off ends what
+// they have open, also when the store is away, and that one which turns them on again
+// takes none from memory.
 func TestKeysAreRefusedWhileTheyAreOff(t *testing.T) {
 	db := open(t)
 	text, k := create(t, db, time.Hour)
@@ -321,8 +321,9 @@ func TestAnUnreachableStoreIsSaidOnce(t *testing.T) {
 	}
 }
 
-// TestKeyRevokedDuringALongOutageIsForgotten has a replica to which the store was away for
-// as long as it is told that a key was revoked. Nothing says so any more when it is back.
+// TestKeyRevokedDuringALongOutageIsForgotten has a replica to which the store was away
+// for as long as it is told that a key was revoked. Nothing says so any more when it is
+// back.
 func TestKeyRevokedDuringALongOutageIsForgotten(t *testing.T) {
 	db := open(t)
 	text, k := create(t, db, 24*time.Hour)
@@ -623,8 +624,8 @@ func (a asked) List(context.Context, store.Query) ([]store.Record, error) {
 	return nil, nil
 }
 
-// TestRevokedKeysAreLookedForAsOften shows that a slow store does not put off the next look:
-// a revoked key ends everywhere within a second.
+// TestRevokedKeysAreLookedForAsOften shows that a slow store does not put off the next
+// look: a revoked key ends everywhere within a second.
 func TestRevokedKeysAreLookedForAsOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := asked{when: make(chan time.Time)}

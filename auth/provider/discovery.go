@@ -16,8 +16,8 @@ import (
 
 const (
 	documentStale = 24 * time.Hour // that a document serves while no newer one can be fetched
-	// that keys serve before they are fetched again, so that one that was taken back does not
-	// stay
+	// that keys serve before they are fetched again, so that one that was taken back does
+	// not stay
 	keysFresh = time.Hour
 )
 
@@ -40,8 +40,8 @@ type document struct {
 	ClaimsSupported []string `json:"claims_supported"`
 }
 
-// discover returns what the provider's document says. Reach looks for a newer one, so that
-// the one in force serves until it is too old.
+// discover returns what the provider's document says. Reach looks for a newer one, so
+// that the one in force serves until it is too old.
 func (p *OIDC) discover(ctx context.Context) (*discovered, error) {
 	old := p.found.Load()
 	if old != nil && p.cfg.Now().Sub(old.fetched) < documentStale {

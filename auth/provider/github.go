@@ -88,9 +88,9 @@ func (p *GitHub) Refresh(ctx context.Context, refreshToken string) (signin.Ident
 	return id, err
 }
 
-// Reach implements signin.Provider. Its API answers a stranger sixty times an hour, so the
-// page is asked where people sign in. Whatever it says to a request without a client, it
-// is there. If it refuses the client it is as good as away.
+// Reach implements signin.Provider. Its API answers a stranger sixty times an hour, so
+// the page is asked where people sign in. Whatever it says to a request without a client,
+// it is there. If it refuses the client it is as good as away.
 func (p *GitHub) Reach(ctx context.Context) error {
 	answer, err := fetch.Do(ctx, p.cfg.Client,
 		fetch.Request{Method: http.MethodHead, Address: p.web + "/authorize"})

@@ -222,8 +222,8 @@ func aboutPerson(claims []strictjson.Member) []strictjson.Member {
 	})
 }
 
-// stillVerified returns earlier claims without those that say of an address or number that
-// it is verified which is another one now.
+// stillVerified returns earlier claims without those that say of an address or number
+// that it is verified which is another one now.
 // https://openid.net/specs/openid-connect-core-1_0.html#StandardClaims
 func stillVerified(earlier, now []strictjson.Member) []strictjson.Member {
 	return slices.DeleteFunc(slices.Clone(earlier), func(m strictjson.Member) bool {

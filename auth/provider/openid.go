@@ -66,8 +66,8 @@ func (p *OIDC) authURL(ctx context.Context, a signin.Attempt, more ...oauth2.Aut
 	}
 	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(a.Verifier), oidc.Nonce(a.Nonce)}
 	if p.cfg.Issuer == google {
-		// Only both together bring a refresh token each time, and not at the first sign-in
-		// alone.
+		// Only both together bring a refresh token each time, and not at the first
+		// sign-in alone.
 		options = append(options, oauth2.AccessTypeOffline, oauth2.SetAuthURLParam("prompt", "consent"))
 	}
 	return p.oauthAt(a.Callback, d.endpoint).AuthCodeURL(a.State, append(options, more...)...), nil

@@ -230,8 +230,8 @@ func TestUnknownKeysAskSeldom(t *testing.T) {
 	}
 }
 
-// TestKeysInForceAreAskedForSeldom has the document lead to other keys, which whoever looks
-// whether the provider is reached finds, again and again.
+// TestKeysInForceAreAskedForSeldom has the document lead to other keys, which whoever
+// looks whether the provider is reached finds, again and again.
 func TestKeysInForceAreAskedForSeldom(t *testing.T) {
 	f := newFake(plainIssuer)
 	p, _ := f.provider(t, nil)
@@ -303,8 +303,8 @@ func (f signedUserinfo) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// TestUserinfoMayBeSigned has userinfo signed by the key of the ID token that was verified
-// just now.
+// TestUserinfoMayBeSigned has userinfo signed by the key of the ID token that was
+// verified just now.
 func TestUserinfoMayBeSigned(t *testing.T) {
 	f := newFake(plainIssuer)
 	f.userinfo = map[string]any{}
@@ -362,8 +362,9 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	}
 }
 
-// TestUserinfoWinsOverAnEarlierIDToken has a provider that says the groups of somebody in ID
-// tokens and userinfo, and gives no ID token at a refresh: a group that was lost is lost.
+// TestUserinfoWinsOverAnEarlierIDToken has a provider that says the groups of somebody in
+// ID tokens and userinfo, and gives no ID token at a refresh: a group that was lost is
+// lost.
 func TestUserinfoWinsOverAnEarlierIDToken(t *testing.T) {
 	f := newFake(plainIssuer)
 	f.withheld = true
@@ -389,8 +390,9 @@ func TestUserinfoWinsOverAnEarlierIDToken(t *testing.T) {
 	}
 }
 
-// TestANewAddressIsNotVerifiedByAnEarlierIDToken has a provider whose userinfo does not say
-// whether addresses are verified, and somebody who has another address than at the sign-in.
+// TestANewAddressIsNotVerifiedByAnEarlierIDToken has a provider whose userinfo does not
+// say whether addresses are verified, and somebody who has another address than at the
+// sign-in.
 func TestANewAddressIsNotVerifiedByAnEarlierIDToken(t *testing.T) {
 	f := newFake(plainIssuer)
 	f.withheld = true
@@ -596,9 +598,9 @@ func TestOldDocumentServes(t *testing.T) {
 	}
 }
 
-// TestNewDocumentCounts has a provider whose document and keys are others than before. Who
-// looks whether it is reached finds the document, and an hour after keys were fetched they
-// are fetched again, so that one that was taken back does not stay.
+// TestNewDocumentCounts has a provider whose document and keys are others than before.
+// Who looks whether it is reached finds the document, and an hour after keys were fetched
+// they are fetched again, so that one that was taken back does not stay.
 func TestNewDocumentCounts(t *testing.T) {
 	f := newFake(plainIssuer)
 	now := time.Now()

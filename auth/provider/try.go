@@ -17,9 +17,10 @@ import (
 // Trier is a provider that an operator can try before anybody signs in.
 type Trier interface {
 	signin.Provider
-	// Try asks the provider for its document and keys, and whether it sends people back to
-	// the callback. The error says what the config or the provider lacks, the notes what
-	// works and may not be meant. claims are the names of those that the config reads.
+	// Try asks the provider for its document and keys, and whether it sends people back
+	// to the callback. The error says what the config or the provider lacks, the notes
+	// what works and may not be meant. claims are the names of those that the config
+	// reads.
 	Try(ctx context.Context, callback string, claims []string) (notes []string, err error)
 }
 

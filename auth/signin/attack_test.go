@@ -373,8 +373,9 @@ func TestAClientLearnsThatAPersonGaveUp(t *testing.T) {
 
 var linkTo = regexp.MustCompile(`<a class="button" href="([^"]+)">`)
 
-// TestStrangersDoNotFillTheLog has strangers cause what the operator is told of, again and
-// again: once there are lines enough of a refusal, there is none of what was at fault.
+// TestStrangersDoNotFillTheLog has strangers cause what the operator is told of, again
+// and again: once there are lines enough of a refusal, there is none of what was at
+// fault.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, logged := range []bool{true, false} {
@@ -782,8 +783,9 @@ func documents(answer func(r *http.Request) (int, http.Header, string)) *http.Cl
 
 const documentID = "https://app.example/oauth/client.json"
 
-// TestClientsWithDocuments shows which documents make a client, that they are fetched once
-// while they are fresh, and that one that cannot be fetched is not an unknown client.
+// TestClientsWithDocuments shows which documents make a client, that they are fetched
+// once while they are fresh, and that one that cannot be fetched is not an unknown
+// client.
 func TestClientsWithDocuments(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		good := `{"client_id":"` + documentID + `","client_name":"Claude Code","redirect_uris":["http://127.0.0.1/callback"],
@@ -842,8 +844,8 @@ func TestClientsWithDocuments(t *testing.T) {
 	})
 }
 
-// TestDocumentsShowTheirHostAndServeRefreshes shows what a person reads of a client with a
-// document, that its refreshes go on when the document is away, and that a refused one
+// TestDocumentsShowTheirHostAndServeRefreshes shows what a person reads of a client with
+// a document, that its refreshes go on when the document is away, and that a refused one
 // does not call the client unknown.
 func TestDocumentsShowTheirHostAndServeRefreshes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -880,8 +882,9 @@ func TestDocumentsShowTheirHostAndServeRefreshes(t *testing.T) {
 	})
 }
 
-// TestSlowDocumentsKeepNoKnownClientOut has a stranger whose documents never come, as many
-// as are fetched at once. A client whose document was fetched in the last day goes on.
+// TestSlowDocumentsKeepNoKnownClientOut has a stranger whose documents never come, as
+// many as are fetched at once. A client whose document was fetched in the last day goes
+// on.
 func TestSlowDocumentsKeepNoKnownClientOut(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, func(c *signin.Config, _ *signin.Settings) {

@@ -225,8 +225,8 @@ func TestNoTokenIsGuessed(t *testing.T) {
 }
 
 // TestNoAnswerOfAnotherBrowserCounts brings 25,000 answers of providers and forms of
-// consent in which cookies, states, proofs and ids of three browsers are mixed or changed.
-// Nothing goes on but in the browser that each part belongs to.
+// consent in which cookies, states, proofs and ids of three browsers are mixed or
+// changed. Nothing goes on but in the browser that each part belongs to.
 func TestNoAnswerOfAnotherBrowserCounts(t *testing.T) {
 	t.Parallel()
 	a := newAttempts(t)
@@ -248,7 +248,8 @@ func TestNoAnswerOfAnotherBrowserCounts(t *testing.T) {
 		one.begun = b.cookies
 		all = append(all, one)
 	}
-	// mixed returns the cookies of a browser with the value of another's, or a changed one.
+	// mixed returns the cookies of a browser with the value of another's, or a changed
+	// one.
 	mixed := func(mine, others map[string]string) map[string]string {
 		made := map[string]string{}
 		other := slices.Collect(maps.Values(others))[0]

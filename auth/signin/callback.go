@@ -130,8 +130,8 @@ func cut(text string) string {
 	return text[:min(len(text), most)]
 }
 
-// arrived keeps who a person is until they have consented, and asks them. A client that the
-// operator has configured needs no consent, unless the person has to choose a tenant.
+// arrived keeps who a person is until they have consented, and asks them. A client that
+// the operator has configured needs no consent, unless the person has to choose a tenant.
 func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Identity) error {
 	now := s.now()
 	f := &family{
@@ -147,7 +147,8 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		s.log.LogAttrs(ctx, slog.LevelWarn, "claims are too long for servers to be told",
 			append(f.attrs(), slog.Any("claims", tooLong))...)
 	}
-	// A logout before the first tokens ends it, too: somebody else may sit before the page.
+	// A logout before the first tokens ends it, too: somebody else may sit before the
+	// page.
 	if err := s.retry(ctx, func() error { return s.index(ctx, f) }); err != nil {
 		return s.consentFailed(x, "logout", err)
 	}

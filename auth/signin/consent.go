@@ -47,8 +47,8 @@ func (s *core) consent(x *exchange) error {
 	return s.allowed(x, f, secret, values.Get("tenant"))
 }
 
-// pending returns the family that waits for the consent of this very browser, or whose code
-// may be on the way, and the secret in the browser's cookie.
+// pending returns the family that waits for the consent of this very browser, or whose
+// code may be on the way, and the secret in the browser's cookie.
 func (s *core) pending(x *exchange, id string) (f *family, secret string, err error) {
 	cookie, err := x.request.Cookie(cookiePrefix + id)
 	if len(id) != idSize || err != nil {
@@ -85,8 +85,8 @@ func (s *core) isOwnForm(x *exchange) bool {
 func proofOf(secret, id string) string { return derived(secret, "consent "+id) }
 
 // codeOf returns the secret of the code that a browser with that secret brings to the
-// client. It is the same however often a person clicks: the browser shows the answer to the
-// last click alone.
+// client. It is the same however often a person clicks: the browser shows the answer to
+// the last click alone.
 func codeOf(secret, id string) string { return derived(secret, "code "+id) }
 
 // derived returns a text for one use that nobody finds who does not know the secret.

@@ -29,9 +29,9 @@ type Config struct {
 	Settings func() Settings // what a reload may change; must be cheap
 	Logger   *slog.Logger
 	Records  Recorder
-	// Audit puts a line about what was done on record. It tells whether the log is to have
-	// a line, too: of what strangers do there may be too many. It is not called for one
-	// request by several goroutines at a time.
+	// Audit puts a line about what was done on record. It tells whether the log is to
+	// have a line, too: of what strangers do there may be too many. It is not called for
+	// one request by several goroutines at a time.
 	Audit func(context.Context, audit.Record) (logged bool)
 	// Changed is called when families have ended, so that what is open is judged again.
 	// It returns soon.
@@ -55,7 +55,8 @@ type Recorder interface {
 	ClientRegistered()
 	// TokenIssued counts an access token, by the grant.
 	TokenIssued(grant string)
-	// FamilyEnded counts a family of tokens that has ended before its time, by the reason.
+	// FamilyEnded counts a family of tokens that has ended before its time, by the
+	// reason.
 	FamilyEnded(reason string)
 	// Families is told how many families there are, by tenant.
 	Families(byTenant map[string]int)
@@ -74,8 +75,8 @@ type core struct {
 	ended    ended
 	// the providers that do not answer, by name; replaced whole, never nil
 	unreached atomic.Pointer[map[string]Unreached]
-	// bound the questions to providers under way: who somebody is that is signed in, and who
-	// somebody is that comes back from there, whom anybody can send
+	// bound the questions to providers under way: who somebody is that is signed in, and
+	// who somebody is that comes back from there, whom anybody can send
 	lookups, arrivals *semaphore.Weighted
 	telling           sync.Mutex // held while the end of a family is put on record
 }

@@ -28,8 +28,8 @@ const (
 // end ends a family, at every replica within a second. First the others are told of its
 // access tokens, then the family itself is ended, so that no token is given out any more.
 // In this order nothing is done as long as something is left to do: whoever gets an error
-// does all of it again with the family read anew, and none has ended that replicas were not
-// told of.
+// does all of it again with the family read anew, and none has ended that replicas were
+// not told of.
 func (s *core) end(ctx context.Context, f *family, reason string) error {
 	now := s.now()
 	until := now.Add(endedLife)
@@ -63,8 +63,8 @@ func endedID(at time.Time, family string) string {
 	return fmt.Sprintf("%013d.%s", at.UnixMilli(), family)
 }
 
-// pollEnded learns what other replicas have ended. After an error what is known goes on to
-// hold, and the next poll reads on from the same place.
+// pollEnded learns what other replicas have ended. After an error what is known goes on
+// to hold, and the next poll reads on from the same place.
 func (s *core) pollEnded(ctx context.Context) error {
 	now := s.now()
 	after, first := "", s.ended.polled.IsZero()
@@ -108,9 +108,10 @@ func together(records []store.Record, do func(store.Record)) {
 const endsAtOnce = 16
 
 // tellSignOut puts on record that the operator has ended a family: the command that does
-// it has no audit and no metrics, and a replica that begins to read has read of it before.
-// Of several replicas the first does it, also of an end that they were told of twice. One
-// that cannot ask whether it is puts a line too many on record rather than none.
+// it has no audit and no metrics, and a replica that begins to read has read of it
+// before. Of several replicas the first does it, also of an end that they were told of
+// twice. One that cannot ask whether it is puts a line too many on record rather than
+// none.
 func (s *core) tellSignOut(ctx context.Context, ended store.Record) {
 	f, err := s.family(ctx, familyEnded(ended))
 	if err != nil { // its record has expired
@@ -128,8 +129,8 @@ func (s *core) tellSignOut(ctx context.Context, ended store.Record) {
 const signedOut = "signed_out"
 
 // endAll ends the families that records lead to, many at a time, and returns how many of
-// them had not ended before. idOf returns the family of a record, and exempt tells whether it
-// is one that goes on; nil: none does.
+// them had not ended before. idOf returns the family of a record, and exempt tells
+// whether it is one that goes on; nil: none does.
 func (s *core) endAll(ctx context.Context, q store.Query, reason string, idOf func(store.Record) string,
 	exempt func(*family) bool,
 ) (int, error) {
@@ -153,8 +154,8 @@ func (s *core) endAll(ctx context.Context, q store.Query, reason string, idOf fu
 	return count, errors.Join(faults...)
 }
 
-// endSettled ends the family with that id though others change it meanwhile, and returns it
-// unless it has ended before, or is exempt.
+// endSettled ends the family with that id though others change it meanwhile, and returns
+// it unless it has ended before, or is exempt.
 func (s *core) endSettled(ctx context.Context, id, reason string, exempt func(*family) bool) (
 	*family, error,
 ) {

@@ -58,8 +58,8 @@ type family struct {
 	Tenants []string `json:"tenants,omitempty"`
 
 	RefreshToken string `json:"refresh_token,omitempty"` // the provider's; "": it gave none
-	// The provider's, and until when it is good, where Settings.KeepTokens says so. "": it
-	// is had with the refresh token.
+	// The provider's, and until when it is good, where Settings.KeepTokens says so. "":
+	// it is had with the refresh token.
 	AccessToken string `json:"access_token,omitempty"`
 	AccessUntil int64  `json:"access_until,omitempty"`
 	SessionID   string `json:"session_id,omitempty"` // the provider's
@@ -113,9 +113,10 @@ func (s *core) put(ctx context.Context, f *family, expires time.Time) error {
 	return nil
 }
 
-// putOwn is put for a family with a secret that nobody else can have. After a conflict the
-// secret tells whether it was this very family that an earlier try has written, and whose
-// answer was lost, or a click of the same person at the same time: both are on record then.
+// putOwn is put for a family with a secret that nobody else can have. After a conflict
+// the secret tells whether it was this very family that an earlier try has written, and
+// whose answer was lost, or a click of the same person at the same time: both are on
+// record then.
 func (s *core) putOwn(ctx context.Context, f *family, expires time.Time) error {
 	err := s.put(ctx, f, expires)
 	if !errors.Is(err, store.ErrConflict) {
@@ -174,8 +175,8 @@ func (f *family) spare(known, has []string) []string {
 	return slices.DeleteFunc(f.claimedIn(known), given)
 }
 
-// claimedIn returns the scopes that the claims give and each list has, once each. A list of
-// none has all.
+// claimedIn returns the scopes that the claims give and each list has, once each. A list
+// of none has all.
 func (f *family) claimedIn(lists ...[]string) (scopes []string) {
 	for _, scope := range f.Claimed {
 		lacks := func(list []string) bool { return len(list) > 0 && !slices.Contains(list, scope) }

@@ -200,8 +200,8 @@ func TestRegistrationKeepsWhatIsGood(t *testing.T) {
 	}
 }
 
-// TestDynamicRegistrationReadsNoDocument has a gateway that does not reach the web: clients
-// are told to register themselves, and one that names a document is unknown.
+// TestDynamicRegistrationReadsNoDocument has a gateway that does not reach the web:
+// clients are told to register themselves, and one that names a document is unknown.
 func TestDynamicRegistrationReadsNoDocument(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *signin.Config, s *signin.Settings) {
@@ -364,9 +364,9 @@ func TestAClientThatMayNotRefreshGetsNoRefreshToken(t *testing.T) {
 	}
 }
 
-// TestProviderIsChosenWhereThereAreSeveral shows that a person chooses among the providers
-// of an address by links, and that the provider follows from the address of a tenant
-// where that has one.
+// TestProviderIsChosenWhereThereAreSeveral shows that a person chooses among the
+// providers of an address by links, and that the provider follows from the address of a
+// tenant where that has one.
 func TestProviderIsChosenWhereThereAreSeveral(t *testing.T) {
 	t.Parallel()
 	other := newIDP("partner", "https://partner.example/")

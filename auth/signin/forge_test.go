@@ -17,9 +17,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// forged returns tokens that strangers can make, by how: their headers name keys in files,
-// at addresses and in themselves, and algorithms that need none. The public key of the
-// server stands for a secret in one.
+// forged returns tokens that strangers can make, by how: their headers name keys in
+// files, at addresses and in themselves, and algorithms that need none. The public key of
+// the server stands for a secret in one.
 func forged(t *testing.T, w *world, claims string) map[string]string {
 	t.Helper()
 	encode := base64.RawURLEncoding.EncodeToString

@@ -63,8 +63,8 @@ func (s *core) loggedOut(ctx context.Context, issuer string, said Logout) error 
 const indexKind = "logout"
 
 // index notes how the provider would name the family, if it tells of logouts. What was
-// noted before is written anew, to expire after the family: one without tokens yet expires
-// within halfwayLife.
+// noted before is written anew, to expire after the family: one without tokens yet
+// expires within halfwayLife.
 func (s *core) index(ctx context.Context, f *family) error {
 	login := address{s.config.Settings(), f.Tenant}.login(f.Provider)
 	if login == nil {
@@ -104,8 +104,9 @@ func (s *core) index(ctx context.Context, f *family) error {
 // indexDue tells whether a family is to be noted again, lest what is noted expires first.
 func (f *family) indexDue(now time.Time) bool { return now.Sub(atTime(f.Indexed)) >= indexAgain }
 
-// unindex removes what was noted of a family that has ended. A person may have but so many
-// families; what is noted of all that ever were would fill the tenant's share of the store.
+// unindex removes what was noted of a family that has ended. A person may have but so
+// many families; what is noted of all that ever were would fill the tenant's share of the
+// store.
 func (s *core) unindex(ctx context.Context, f *family) {
 	for _, name := range []string{"sub", "sid"} {
 		_ = s.config.Store.Delete(ctx, indexKind, name+"."+f.ID) // else it expires

@@ -54,10 +54,10 @@ type Provider interface {
 	// https://www.rfc-editor.org/rfc/rfc9207
 	Exchange(ctx context.Context, a Attempt, code, iss string) (Identity, error)
 	// Refresh looks the person up again with the refresh token of an Identity. The error
-	// is ErrSignInAgain if that is worth nothing any more, ErrUnanswered if it may be, and
-	// ErrClientRefused if nobody is looked up.
-	// With any other error there may be the RefreshToken of the Identity: the provider gave
-	// it before it failed, and it counts from then on.
+	// is ErrSignInAgain if that is worth nothing any more, ErrUnanswered if it may be,
+	// and ErrClientRefused if nobody is looked up. With any other error there may be the
+	// RefreshToken of the Identity: the provider gave it before it failed, and it counts
+	// from then on.
 	Refresh(ctx context.Context, refreshToken string) (Identity, error)
 	// Reach returns why the provider cannot be reached, or is of no use, nil if it can.
 	Reach(ctx context.Context) error

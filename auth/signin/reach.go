@@ -26,9 +26,9 @@ func (s *Server) Unreached() []Unreached {
 	return slices.Collect(maps.Values(*s.core.unreached.Load()))
 }
 
-// reachAll asks each provider of the settings once whether it answers, so that an operator
-// learns of one that does not before people do. The log says which answer no more, or
-// again.
+// reachAll asks each provider of the settings once whether it answers, so that an
+// operator learns of one that does not before people do. The log says which answer no
+// more, or again.
 func (s *core) reachAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, providerTime)
 	defer cancel()

@@ -7,7 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
-// OutcomeEnded is the word of the audit for a family of tokens that ended before its time.
+// OutcomeEnded is the word of the audit for a family of tokens that ended before its
+// time.
 const OutcomeEnded = "ended"
 
 // record returns a line of the audit about a family. The path of the request says what it
@@ -37,8 +38,8 @@ func OutcomeOf(status int) string {
 	return "invalid_request"
 }
 
-// tellEnd puts on record that a family has ended. Many end at a time where one request ends
-// all of a person, and what is on record of a request comes one after the other.
+// tellEnd puts on record that a family has ended. Many end at a time where one request
+// ends all of a person, and what is on record of a request comes one after the other.
 func (s *core) tellEnd(ctx context.Context, f *family, reason string) {
 	s.config.Records.FamilyEnded(reason)
 	s.telling.Lock()

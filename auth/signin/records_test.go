@@ -123,8 +123,8 @@ func TestSignInsAreOnRecord(t *testing.T) {
 	})
 }
 
-// TestRefusedSignInsAreOnRecord shows what the audit says of who gets no tokens, and which
-// claim of a person was why.
+// TestRefusedSignInsAreOnRecord shows what the audit says of who gets no tokens, and
+// which claim of a person was why.
 func TestRefusedSignInsAreOnRecord(t *testing.T) {
 	kept := &lines{}
 	w := newWorld(t, kept.keep)

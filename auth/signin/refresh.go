@@ -22,8 +22,8 @@ const (
 	storeTime = 5 * time.Second
 )
 
-// askingTime is for how long a replica has the family to itself that asks the provider: as
-// long as it may take to write that it asks, to ask, and to write the answer, which is
+// askingTime is for how long a replica has the family to itself that asks the provider:
+// as long as it may take to write that it asks, to ask, and to write the answer, which is
 // tried again, the last time just before Hold is over. One that dies meanwhile holds up
 // nobody for longer.
 func (s *core) askingTime() time.Duration {
@@ -62,8 +62,8 @@ func (s *core) refresh(ctx context.Context, at address, q *request) (tokens, err
 }
 
 // settled calls do again, which reads the family anew, while others change it, and while
-// what it needs is away. Who ends a family has to go on until it has ended: replicas are told
-// first, and would refuse the access tokens of one that lives on.
+// what it needs is away. Who ends a family has to go on until it has ended: replicas are
+// told first, and would refuse the access tokens of one that lives on.
 func (s *core) settled(ctx context.Context, do func() (*family, error)) (f *family, err error) {
 	tries := 0
 	err = s.retry(ctx, func() (err error) {

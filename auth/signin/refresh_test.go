@@ -34,9 +34,9 @@ func (c *signedIn) mustRefresh(server http.Handler, token string) (access, next 
 	return got["access_token"].(string), got["refresh_token"].(string)
 }
 
-// TestSpentTokenIsAnsweredForAnHour shows that a spent token of any generation is answered
-// with the present one, at another replica too, for an hour after it was spent; and that
-// a later use ends the family.
+// TestSpentTokenIsAnsweredForAnHour shows that a spent token of any generation is
+// answered with the present one, at another replica too, for an hour after it was spent;
+// and that a later use ends the family.
 func TestSpentTokenIsAnsweredForAnHour(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -74,8 +74,8 @@ func TestSpentTokenIsAnsweredForAnHour(t *testing.T) {
 	})
 }
 
-// TestRefreshTakesTheScopesOfAuthorize has clients that name scopes at a refresh, also those
-// that mean nothing here.
+// TestRefreshTakesTheScopesOfAuthorize has clients that name scopes at a refresh, also
+// those that mean nothing here.
 func TestRefreshTakesTheScopesOfAuthorize(t *testing.T) {
 	w := newWorld(t)
 	c := w.signIn(t, base, "ann", func(v url.Values) { v.Set("scope", "openid offline_access") })
@@ -117,8 +117,8 @@ func TestTheTimeForSpentTokensIsASetting(t *testing.T) {
 	})
 }
 
-// TestRefreshTokensAreCleanedFromOutput shows that output cleaning knows what this package
-// gives out.
+// TestRefreshTokensAreCleanedFromOutput shows that output cleaning knows what this
+// package gives out.
 func TestRefreshTokensAreCleanedFromOutput(t *testing.T) {
 	w := newWorld(t)
 	for range 20 {
@@ -279,9 +279,9 @@ func TestDeadReplicaHoldsUpNobodyForLong(t *testing.T) {
 	})
 }
 
-// TestSlowAnswerOfTheProviderIsKept has a provider that takes nearly as long as it may, and
-// a store that is away when the answer comes. Another replica leaves the provider alone
-// until the answer is written: the provider's refresh token is good for once.
+// TestSlowAnswerOfTheProviderIsKept has a provider that takes nearly as long as it may,
+// and a store that is away when the answer comes. Another replica leaves the provider
+// alone until the answer is written: the provider's refresh token is good for once.
 func TestSlowAnswerOfTheProviderIsKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -338,8 +338,9 @@ func TestFamilyWithoutProviderTokenEndsAfterEightHours(t *testing.T) {
 	})
 }
 
-// TestSignOutEndsAllOfAPerson shows that a sign-out, and a logout at the provider, end all
-// that a person has and nothing else, and that other replicas know it within a second.
+// TestSignOutEndsAllOfAPerson shows that a sign-out, and a logout at the provider, end
+// all that a person has and nothing else, and that other replicas know it within a
+// second.
 func TestSignOutEndsAllOfAPerson(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for name, end := range map[string]func(*world) error{
@@ -414,9 +415,9 @@ func (w *world) logout(t testing.TB, token string) error {
 	return nil
 }
 
-// TestALogoutFindsSignInsAndNoMoreIsKept shows that a logout at the provider ends a sign-in
-// in use for however long, also if the provider calls its session by another name by then,
-// and that of sign-ins that have ended nothing is kept to find them.
+// TestALogoutFindsSignInsAndNoMoreIsKept shows that a logout at the provider ends a
+// sign-in in use for however long, also if the provider calls its session by another name
+// by then, and that of sign-ins that have ended nothing is kept to find them.
 func TestALogoutFindsSignInsAndNoMoreIsKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -466,8 +467,8 @@ func TestALogoutFindsSignInsAndNoMoreIsKept(t *testing.T) {
 	})
 }
 
-// TestALogoutIsHeldWhileTheStoreIsAway has a provider tell of a logout once, while the store
-// is away for a moment.
+// TestALogoutIsHeldWhileTheStoreIsAway has a provider tell of a logout once, while the
+// store is away for a moment.
 func TestALogoutIsHeldWhileTheStoreIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -483,8 +484,8 @@ func TestALogoutIsHeldWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// TestALogoutEndsASignInHalfway has a person who signs out at the provider before the client
-// has its tokens: while the page still asks, or before the code is redeemed.
+// TestALogoutEndsASignInHalfway has a person who signs out at the provider before the
+// client has its tokens: while the page still asks, or before the code is redeemed.
 func TestALogoutEndsASignInHalfway(t *testing.T) {
 	w := newWorld(t)
 	w.idp.sessions = "s1"
@@ -550,8 +551,9 @@ func TestRegistrationOutlivesItsFirstWeekOnlyWhenUsed(t *testing.T) {
 	})
 }
 
-// TestAPersonKeepsAHundredRegistrations has a program that registers anew at each connect.
-// The registration that was not used for longest goes, and no more of it than that.
+// TestAPersonKeepsAHundredRegistrations has a program that registers anew at each
+// connect. The registration that was not used for longest goes, and no more of it than
+// that.
 func TestAPersonKeepsAHundredRegistrations(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -606,8 +608,9 @@ func TestARegistrationInUseStays(t *testing.T) {
 	})
 }
 
-// TestCallbacksOfStrangersLeaveRefreshesAPlace has browsers come back from a provider that is
-// slow, as many as questions may be under way. Anybody can do that; who is signed in goes on.
+// TestCallbacksOfStrangersLeaveRefreshesAPlace has browsers come back from a provider
+// that is slow, as many as questions may be under way. Anybody can do that; who is signed
+// in goes on.
 func TestCallbacksOfStrangersLeaveRefreshesAPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -629,8 +632,8 @@ func TestCallbacksOfStrangersLeaveRefreshesAPlace(t *testing.T) {
 }
 
 // TestProviderIsNotAskedAgainInVain shows that a refresh token of a provider is not sent
-// again at once if the provider may have taken it, or refuses the gateway as its client, and
-// that the family goes on.
+// again at once if the provider may have taken it, or refuses the gateway as its client,
+// and that the family goes on.
 func TestProviderIsNotAskedAgainInVain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, failed := range []error{signin.ErrUnanswered, signin.ErrClientRefused} {

@@ -67,9 +67,9 @@ func TestProviderThatLostATenant(t *testing.T) {
 	})
 }
 
-// TestNobodyChoosesAmongNoProviders shows that a client is told, and no person asked, that
-// nobody can sign in: with clients for machines alone, or once the operator has removed the
-// last provider.
+// TestNobodyChoosesAmongNoProviders shows that a client is told, and no person asked,
+// that nobody can sign in: with clients for machines alone, or once the operator has
+// removed the last provider.
 func TestNobodyChoosesAmongNoProviders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -31,8 +31,8 @@ func (s *core) revoke(x *exchange) error {
 	return nil
 }
 
-// revokeOnce ends the family of a token, if the token is of the client. One without a family
-// goes on, which its client must not take for an end.
+// revokeOnce ends the family of a token, if the token is of the client. One without a
+// family goes on, which its client must not take for an end.
 // https://www.rfc-editor.org/rfc/rfc7009#section-2.2.1
 func (s *core) revokeOnce(ctx context.Context, client credentials, token string) error {
 	p, refreshes := readToken(token)

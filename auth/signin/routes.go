@@ -20,10 +20,11 @@ type endpoint struct {
 type exposure int
 
 const (
-	// everywhere is at the address of each tenant, too, for browsers that somebody has sent.
+	// everywhere is at the address of each tenant, too, for browsers that somebody has
+	// sent.
 	everywhere exposure = iota
-	// public is everywhere, for pages of any origin, too, because what it answers does not
-	// depend on what a browser sends by itself.
+	// public is everywhere, for pages of any origin, too, because what it answers does
+	// not depend on what a browser sends by itself.
 	public
 	// root is at the address of all tenants alone: a provider knows one callback.
 	root
@@ -35,8 +36,8 @@ const (
 	tenantPath   = "/t/"
 )
 
-// endpoints are what paths lead to, behind the address that they belong to. Behind a slash
-// at the end stands the name of a provider.
+// endpoints are what paths lead to, behind the address that they belong to. Behind a
+// slash at the end stands the name of a provider.
 var endpoints = map[string]endpoint{
 	metadataPath: {(*core).metadata, "", "GET, HEAD", public},
 	openIDPath:   {(*core).metadata, "", "GET, HEAD", public},
@@ -50,8 +51,8 @@ var endpoints = map[string]endpoint{
 	"/logout/":   {(*core).logout, "logout", "POST", root},
 }
 
-// Routes returns the routes of a Server, with names in braces where a path has the name of
-// a tenant or a provider. Each has the name of what it leads to, "" for a document.
+// Routes returns the routes of a Server, with names in braces where a path has the name
+// of a tenant or a provider. Each has the name of what it leads to, "" for a document.
 func Routes() map[string]string {
 	const tenant = tenantPath + "{tenant}"
 	routes := make(map[string]string)
@@ -70,9 +71,9 @@ func Routes() map[string]string {
 	return routes
 }
 
-// find returns what a path leads to, and the tenant or provider that it names. Metadata of
-// a tenant stands where RFC 8414 wants it, with the tenant at the end, and where OpenID
-// Connect wants it, with the tenant in front.
+// find returns what a path leads to, and the tenant or provider that it names. Metadata
+// of a tenant stands where RFC 8414 wants it, with the tenant at the end, and where
+// OpenID Connect wants it, with the tenant in front.
 // https://www.rfc-editor.org/rfc/rfc8414#section-3.1
 func (s *Server) find(path string) (e endpoint, tenant, name string, ok bool) {
 	for _, document := range []string{metadataPath, openIDPath} {

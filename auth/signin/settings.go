@@ -23,16 +23,17 @@ type Settings struct {
 	// Scopes are those that clients may ask for: the same at all addresses, so that they
 	// tell nobody which tenants there are. None: none are known, and each is passed on.
 	Scopes []string
-	// Advertised are the scopes that clients are told to ask for, within MaxScopes. They may
-	// be fewer: of others a client hears when it needs them.
+	// Advertised are the scopes that clients are told to ask for, within MaxScopes. They
+	// may be fewer: of others a client hears when it needs them.
 	Advertised []string
-	// SpentWindow is for how long the spent refresh token of a family is answered with its
-	// present one. Zero: DefaultSpentWindow.
+	// SpentWindow is for how long the spent refresh token of a family is answered with
+	// its present one. Zero: DefaultSpentWindow.
 	SpentWindow time.Duration
-	// KeepTokens keeps the access tokens of providers, to be exchanged for tokens of servers.
+	// KeepTokens keeps the access tokens of providers, to be exchanged for tokens of
+	// servers.
 	KeepTokens bool
-	// KeepClaims are the names of the claims of people that servers are told. They go into
-	// access tokens sealed, so that clients cannot read them.
+	// KeepClaims are the names of the claims of people that servers are told. They go
+	// into access tokens sealed, so that clients cannot read them.
 	KeepClaims []string
 }
 

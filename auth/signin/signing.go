@@ -27,9 +27,9 @@ type signer struct {
 	made atomic.Pointer[signingKeys] // nil: none were derived yet
 }
 
-// keys returns the keys of all tokens. They follow the keys of the ring, whose rotation has
-// three steps for this reason: each replica knows a key before the first token is signed
-// with it, and keeps it until the last one has expired.
+// keys returns the keys of all tokens. They follow the keys of the ring, whose rotation
+// has three steps for this reason: each replica knows a key before the first token is
+// signed with it, and keeps it until the last one has expired.
 func (s *signer) keys() *signingKeys {
 	adopted := s.ring.Adopted()
 	if made := s.made.Load(); made != nil && made.adopted == adopted {
@@ -62,8 +62,8 @@ func (s *signer) sign(at address, claims auth.Claims, scopes []string) (string, 
 	return auth.Sign(s.keys().keys[0], "EdDSA", claims)
 }
 
-// familyOf returns the family of an access token, "" of one that a client has for itself. It
-// is false if the token is none of this server.
+// familyOf returns the family of an access token, "" of one that a client has for itself.
+// It is false if the token is none of this server.
 func (s *signer) familyOf(token string) (family string, ours bool) {
 	payload, err := s.keys().public.Payload(token)
 	var claims struct {

@@ -207,8 +207,8 @@ func (s slowly) Put(ctx context.Context, r store.Record) (int64, error) {
 }
 
 // TestASignOutOfManyHoldsWithinASecond ends a hundred sign-ins of a person, by the
-// operator and by the provider. Another replica refuses all of them a second later, over a
-// store that would take two seconds for one after the other.
+// operator and by the provider. Another replica refuses all of them a second later, over
+// a store that would take two seconds for one after the other.
 func TestASignOutOfManyHoldsWithinASecond(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for name, end := range map[string]func(*world) error{
@@ -284,8 +284,8 @@ func (s late) List(ctx context.Context, q store.Query) ([]store.Record, error) {
 	return found, err
 }
 
-// TestLinesOfALogoutAreWrittenOneAfterTheOther has a provider end many sign-ins of a person
-// in one request. What puts them on record notes in that request that it did.
+// TestLinesOfALogoutAreWrittenOneAfterTheOther has a provider end many sign-ins of a
+// person in one request. What puts them on record notes in that request that it did.
 func TestLinesOfALogoutAreWrittenOneAfterTheOther(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -341,8 +341,8 @@ func (s *slowStore) Put(ctx context.Context, r store.Record) (int64, error) {
 	return s.Store.Put(ctx, r)
 }
 
-// TestSlowStoreLetsNobodyAskBeside has a replica ask a provider that takes its time, over a
-// store that takes its time to note that, and to keep the answer. Another replica asks
+// TestSlowStoreLetsNobodyAskBeside has a replica ask a provider that takes its time, over
+// a store that takes its time to note that, and to keep the answer. Another replica asks
 // nobody meanwhile: the provider takes its refresh token but once.
 func TestSlowStoreLetsNobodyAskBeside(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

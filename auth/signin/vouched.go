@@ -32,8 +32,8 @@ func (s *core) keepToken(f *family, id *Identity) {
 // Those that find no room are left out, as if the provider had not told them.
 const maxCarried = 2 << 10 // bytes
 
-// keepClaims keeps what servers are to be told of a person, and returns the names of claims
-// that find no room.
+// keepClaims keeps what servers are to be told of a person, and returns the names of
+// claims that find no room.
 func (s *core) keepClaims(f *family, id *Identity) (tooLong []string) {
 	f.Carried = map[string]json.RawMessage{}
 	left := maxCarried
@@ -70,8 +70,8 @@ func (s *core) openCarried(sealed string) []byte {
 	return text
 }
 
-// providerToken returns the access token of the provider of a family. One that is about to
-// end is replaced by the refresh token, which one replica sends at a time, as for
+// providerToken returns the access token of the provider of a family. One that is about
+// to end is replaced by the refresh token, which one replica sends at a time, as for
 // askProvider. The error is auth.ErrSubjectGone if the person has to sign in again.
 func (s *core) providerToken(ctx context.Context, id string) (string, error) {
 	f, err := s.settled(ctx, func() (*family, error) { return s.vouchedOnce(ctx, id) })
@@ -103,8 +103,8 @@ func (s *core) vouchedOnce(ctx context.Context, id string) (*family, error) {
 	case now.Before(atTime(f.Asking)):
 		return nil, errOther
 	}
-	// As at the token endpoint: the call may end, or a reload change the server that it is
-	// for, and the provider's next refresh token must not be lost with them.
+	// As at the token endpoint: the call may end, or a reload change the server that it
+	// is for, and the provider's next refresh token must not be lost with them.
 	ctx = context.WithoutCancel(ctx)
 	if err := s.askProvider(ctx, f); err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 func keepingTokens(_ *signin.Config, s *signin.Settings) { s.KeepTokens = true }
 
 // TestProvidersTokenStandsForOurs signs somebody in. What is exchanged for a token of a
-// server is the provider's token of that person, and never the one of this gateway. When it
-// is about to end, the provider is asked once, however many want it at two replicas.
+// server is the provider's token of that person, and never the one of this gateway. When
+// it is about to end, the provider is asked once, however many want it at two replicas.
 func TestProvidersTokenStandsForOurs(t *testing.T) {
 	w := newWorld(t, keepingTokens)
 	w.idp.life = time.Hour
@@ -73,8 +73,8 @@ func TestProvidersTokenStandsForOurs(t *testing.T) {
 	}
 }
 
-// TestTokenOfAnEndedSignInIsGone asks for the provider's token where there is none any more,
-// and where none is kept.
+// TestTokenOfAnEndedSignInIsGone asks for the provider's token where there is none any
+// more, and where none is kept.
 func TestTokenOfAnEndedSignInIsGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(w *world)
@@ -152,9 +152,9 @@ func TestTokenOfAProviderSurvivesACallThatEnds(t *testing.T) {
 	})
 }
 
-// TestClaimsThatServersAreToldComeFromTheProvider signs somebody in. The gateway knows the
-// claims that servers are to be told by her access token, the client does not, and after a
-// refresh they are those that the provider says then.
+// TestClaimsThatServersAreToldComeFromTheProvider signs somebody in. The gateway knows
+// the claims that servers are to be told by her access token, the client does not, and
+// after a refresh they are those that the provider says then.
 func TestClaimsThatServersAreToldComeFromTheProvider(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		keeping := func(_ *signin.Config, s *signin.Settings) { s.KeepClaims = []string{"department", "level", "tenant"} }

@@ -58,8 +58,8 @@ func hasLogin(cfg *config.Config, tenant string) bool {
 
 // scopesToAskFor returns which scopes the clients of each tenant ask for: those of the
 // config or, without any, those of the rules. Where no issuer takes scopes from what was
-// asked for there are none: a provider that does not know them refuses the sign-in. asks is
-// what asksForScopes returns.
+// asked for there are none: a provider that does not know them refuses the sign-in. asks
+// is what asksForScopes returns.
 func scopesToAskFor(cfg *config.Config, asks map[string]bool) map[string][]string {
 	given := map[string]bool{} // tenants whose tokens get what was asked for
 	for i := range cfg.Issuers {
@@ -81,8 +81,8 @@ func scopesToAskFor(cfg *config.Config, asks map[string]bool) map[string][]strin
 	if byTenant[""] = cfg.ScopesSupported; cfg.ScopesSupported == nil {
 		byTenant[""] = distinct(all)
 	}
-	// Clients ask for all that they are told of, and more than they may ask for would keep
-	// everybody from signing in. Who asks for none gets what the person has.
+	// Clients ask for all that they are told of, and more than they may ask for would
+	// keep everybody from signing in. Who asks for none gets what the person has.
 	if len(cfg.Logins) > 0 && len(strings.Join(byTenant[""], " ")) > signin.MaxScopes {
 		byTenant[""] = nil
 	}

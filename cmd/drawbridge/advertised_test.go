@@ -89,8 +89,8 @@ func TestDevAdvertisesNoIssuer(t *testing.T) {
 	}
 }
 
-// TestScopesToAskFor shows what clients are told to ask for: what an issuer gives who asks
-// for it, and behind our own sign-in the same for every name.
+// TestScopesToAskFor shows what clients are told to ask for: what an issuer gives who
+// asks for it, and behind our own sign-in the same for every name.
 func TestScopesToAskFor(t *testing.T) {
 	cfg := config.Default()
 	for id, scopes := range map[string][]string{"acme": {"b", "a"}, "globex": {"c"}} {
@@ -168,8 +168,8 @@ func TestSignInIsAdvertised(t *testing.T) {
 	}
 }
 
-// TestThePublicAddressIsThatOfTheConfig listens on a name, without public_url: clients are
-// told that name, which tokens are for, and not the address that it stands for.
+// TestThePublicAddressIsThatOfTheConfig listens on a name, without public_url: clients
+// are told that name, which tokens are for, and not the address that it stands for.
 func TestThePublicAddressIsThatOfTheConfig(t *testing.T) {
 	cfg := parse(t, "listen: localhost:8080\n"+minimal)
 	p, err := build(cfg, memoryPlan{budget: 16 << 20}, slog.New(slog.DiscardHandler), new(slog.LevelVar),
@@ -190,8 +190,8 @@ func TestThePublicAddressIsThatOfTheConfig(t *testing.T) {
 	}
 }
 
-// TestTheUsualPortMayBeLeftOut has a public_url with and without the port that most clients
-// leave out.
+// TestTheUsualPortMayBeLeftOut has a public_url with and without the port that most
+// clients leave out.
 func TestTheUsualPortMayBeLeftOut(t *testing.T) {
 	for public, hosts := range map[string][]string{
 		"https://mcp.example.com":     {"mcp.example.com", "mcp.example.com:443"},

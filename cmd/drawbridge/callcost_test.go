@@ -17,10 +17,11 @@ import (
 // documentation are of 10,000.
 var costCalls = flag.Int("cost.calls", 2000, "calls for each kind of login")
 
-// TestSignedInCallsCostWhatOthersDo makes the same calls with a token of an issuer, a token
-// of the gateway's own sign-in and an access key, against one process. A call makes as many
-// allocations whoever signed the caller in; the log of the test has the processor time. Of
-// four rounds the cheapest counts: what the process does beside the calls only adds.
+// TestSignedInCallsCostWhatOthersDo makes the same calls with a token of an issuer, a
+// token of the gateway's own sign-in and an access key, against one process. A call makes
+// as many allocations whoever signed the caller in; the log of the test has the processor
+// time. Of four rounds the cheapest counts: what the process does beside the calls only
+// adds.
 func TestSignedInCallsCostWhatOthersDo(t *testing.T) {
 	const rounds = 4
 	calls := *costCalls / rounds

@@ -54,8 +54,8 @@ func flagSet(name string, errs io.Writer) *flag.FlagSet {
 	return flags
 }
 
-// TestWordsStandBetweenFlags shows that a command that takes words, such as keys revoke ID,
-// reads them wherever they stand.
+// TestWordsStandBetweenFlags shows that a command that takes words, such as keys revoke
+// ID, reads them wherever they stand.
 func TestWordsStandBetweenFlags(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{

@@ -49,8 +49,8 @@ func TestConnectionBounds(t *testing.T) {
 	}
 }
 
-// TestStreamsLeaveConnectionsToRequests: on a machine with few connections, streams of some
-// tenants took all of them, and nobody else found one.
+// TestStreamsLeaveConnectionsToRequests: on a machine with few connections, streams of
+// some tenants took all of them, and nobody else found one.
 func TestStreamsLeaveConnectionsToRequests(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

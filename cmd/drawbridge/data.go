@@ -63,8 +63,8 @@ func withKeeping(file string, makes bool, s streams, do func(*keeping) error) er
 	return errors.Join(do(k), k.db.Close())
 }
 
-// hasKeys returns an error if a key is missing that seals records: whoever asked could not
-// see them, and would take them for gone.
+// hasKeys returns an error if a key is missing that seals records: whoever asked could
+// not see them, and would take them for gone.
 func (k *keeping) hasKeys(ctx context.Context) error {
 	err := store.MissingKeys(ctx, k.db, k.ring)
 	if missing, ok := errors.AsType[*store.KeyError](err); ok {
@@ -147,9 +147,9 @@ func (k *keeping) check(ctx context.Context, _ string, s streams) error {
 }
 
 // removeAll removes records that cannot be read, but none that can be read by now: a
-// gateway that runs may have written another under the same name once that one had expired.
-// Nobody changes the others meanwhile: what is to be changed is read first. Where a key is
-// missing they may be as good as new, and stay.
+// gateway that runs may have written another under the same name once that one had
+// expired. Nobody changes the others meanwhile: what is to be changed is read first.
+// Where a key is missing they may be as good as new, and stay.
 func (k *keeping) removeAll(ctx context.Context, damaged []store.Row, s streams) error {
 	if err := store.MissingKeys(ctx, k.db, k.ring); err != nil {
 		return fmt.Errorf("nothing is removed: %w", err)

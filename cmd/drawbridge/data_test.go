@@ -165,8 +165,8 @@ func TestABackupGoesThroughStandardOutput(t *testing.T) {
 	}
 }
 
-// heldBackup opens the new file of a backup before anything is written to it, and holds it
-// open, so that its log stays beside it as on a disk that is full.
+// heldBackup opens the new file of a backup before anything is written to it, and holds
+// it open, so that its log stays beside it as on a disk that is full.
 type heldBackup struct {
 	store.Database
 
@@ -236,8 +236,8 @@ func TestBackupOfOtherKeysIsNotRestored(t *testing.T) {
 	}
 }
 
-// TestFileThatIsNoBackupIsNotRestored restores files in which no records ever were: what is
-// kept stays.
+// TestFileThatIsNoBackupIsNotRestored restores files in which no records ever were: what
+// is kept stays.
 func TestFileThatIsNoBackupIsNotRestored(t *testing.T) {
 	file := keepingConfig(t, "")
 	s := keep(t, file)
@@ -285,8 +285,8 @@ func TestFileThatLacksItsLogIsNotRestored(t *testing.T) {
 	}
 }
 
-// TestNothingIsDoneWithoutTheKeys has other keys than those that seal what is kept. Who is
-// not seen then is neither signed out nor revoked.
+// TestNothingIsDoneWithoutTheKeys has other keys than those that seal what is kept. Who
+// is not seen then is neither signed out nor revoked.
 func TestNothingIsDoneWithoutTheKeys(t *testing.T) {
 	file := keepingConfig(t, "")
 	put(t, keep(t, file), "1")
@@ -330,8 +330,8 @@ func TestAStoreThatIsAwayIsNoFaultOfTheKeys(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotThereIsNotMade runs commands where no gateway has kept anything, such as on
-// a disk that is not mounted. They make nothing, and a backup of nothing is none.
+// TestWhatIsNotThereIsNotMade runs commands where no gateway has kept anything, such as
+// on a disk that is not mounted. They make nothing, and a backup of nothing is none.
 func TestWhatIsNotThereIsNotMade(t *testing.T) {
 	file := keepingConfig(t, "")
 	backup := filepath.Join(filepath.Dir(file), "monday.backup")
@@ -509,8 +509,8 @@ func TestRecordsThatCannotBeReadAreTold(t *testing.T) {
 	}
 }
 
-// TestRecordsThatCanBeReadByNowAreNotRemoved has a gateway write a record in the place of a
-// damaged one that has expired, after that was read and before it is removed.
+// TestRecordsThatCanBeReadByNowAreNotRemoved has a gateway write a record in the place of
+// a damaged one that has expired, after that was read and before it is removed.
 func TestRecordsThatCanBeReadByNowAreNotRemoved(t *testing.T) {
 	s := keep(t, keepingConfig(t, ""))
 	put(t, s, "again")
@@ -531,8 +531,8 @@ func (awayOnce) Get(context.Context, string, string) (store.Record, error) {
 	return store.Record{}, context.DeadlineExceeded
 }
 
-// TestRecordsThatNobodyCouldReadNowAreNotRemoved has the store away for a moment: whether a
-// record can be read by now is not known.
+// TestRecordsThatNobodyCouldReadNowAreNotRemoved has the store away for a moment: whether
+// a record can be read by now is not known.
 func TestRecordsThatNobodyCouldReadNowAreNotRemoved(t *testing.T) {
 	s := keep(t, keepingConfig(t, ""))
 	put(t, s, "1")

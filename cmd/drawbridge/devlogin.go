@@ -113,8 +113,8 @@ func (l *toyLogin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// toyPage is the one page of the login. Its list is made of constants, and of a state that
-// is escaped.
+// toyPage is the one page of the login. Its list is made of constants, and of a state
+// that is escaped.
 const toyPage = `<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -164,7 +164,8 @@ func oneTenant(p *auth.Principal) error {
 		"choose with -tenant, as clients do with /t/TENANT/mcp; there are %s", strings.Join(p.Tenants, ", "))
 }
 
-// judge writes what becomes of a request at a gateway; nil: what the caller may use there.
+// judge writes what becomes of a request at a gateway; nil: what the caller may use
+// there.
 func (w *walk) judge(
 	ctx context.Context, p auth.Principal, request *gateway.Request, g *gateway.Gateway,
 ) (allowed bool, err error) {
@@ -179,8 +180,9 @@ func (w *walk) judge(
 	return e.Outcome == outcomeLet, nil
 }
 
-// explainItem is Gateway.ExplainItem for a client of which it is not known what it declares.
-// It hosts apps, and the request then says so, if no other client is offered the item.
+// explainItem is Gateway.ExplainItem for a client of which it is not known what it
+// declares. It hosts apps, and the request then says so, if no other client is offered
+// the item.
 func explainItem(
 	ctx context.Context, g *gateway.Gateway, p auth.Principal, request *gateway.Request,
 ) gateway.Explanation {
@@ -428,9 +430,9 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 	return cmp.Or(meaningOf(e.Err.StableCode()).cure, e.Err.Message)
 }
 
-// nearName returns which of the names was probably meant by one that is not among them, ""
-// if none is near. It is the same behind its prefix, or behind what a client put before it,
-// or is spelt alike.
+// nearName returns which of the names was probably meant by one that is not among them,
+// "" if none is near. It is the same behind its prefix, or behind what a client put
+// before it, or is spelt alike.
 func nearName(name string, names []string) string {
 	for _, known := range names {
 		if strings.HasSuffix(known, "__"+name) || strings.HasSuffix(name, "_"+known) {
@@ -449,8 +451,8 @@ func changeRule(rule string, missing []string) string {
 	return "a denial wins over all rules that allow: narrow the patterns of " + rule + ", or whom it is for"
 }
 
-// changeLimits says what to change where limits refuse a request though nothing of them is
-// used: those that let nothing through.
+// changeLimits says what to change where limits refuse a request though nothing of them
+// is used: those that let nothing through.
 func changeLimits(limits []gateway.LimitSays) string {
 	var never []string
 	for _, l := range limits {

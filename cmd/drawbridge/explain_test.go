@@ -77,8 +77,8 @@ func TestTheGatewayDecidesWhatExplainSays(t *testing.T) {
 	}
 }
 
-// TestExplainSaysWhatOnlyHostsOfAppsMayUse asks about a tool that is for the views of apps
-// alone, and about one for everybody.
+// TestExplainSaysWhatOnlyHostsOfAppsMayUse asks about a tool that is for the views of
+// apps alone, and about one for everybody.
 func TestExplainSaysWhatOnlyHostsOfAppsMayUse(t *testing.T) {
 	cfg, all := parse(t, strings.Replace(minimal, "[files]", `[files], rules: [{allow: ["*"]}]`, 1)), registry.New()
 	var offers []registry.Offer

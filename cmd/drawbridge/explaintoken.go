@@ -23,7 +23,8 @@ import (
 )
 
 // ofToken is principal for a token or an access key. Where the keys of the issuer have to
-// be fetched and -online is not given, the claims are judged as if the signature were good.
+// be fetched and -online is not given, the claims are judged as if the signature were
+// good.
 func (w *walk) ofToken(ctx context.Context) (p auth.Principal, refused *auth.Error, err error) {
 	file, err := input(w.tokenFile)
 	if err != nil {
@@ -226,8 +227,8 @@ func (w *walk) givenOut(ctx context.Context) (*givenOut, error) {
 }
 
 // openThere opens what a config keeps, and the keys that seal it, if both are there: it
-// makes nothing. A server is asked only if that is wanted. A nil database is that there is
-// none.
+// makes nothing. A server is asked only if that is wanted. A nil database is that there
+// is none.
 func openThere(cfg *config.Config, server bool) (ring *seal.Ring, db store.Database, err error) {
 	dir := cfg.Data.Dir
 	ring = seal.RandomRing() // without keys a gateway that starts makes new ones

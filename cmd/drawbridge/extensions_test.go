@@ -165,8 +165,8 @@ func declaringCalls(t *testing.T, r *recorder, revision, declares, method, param
 	return text
 }
 
-// startBeforeApps runs the gateway before a server of apps, with more lines of config, and
-// returns when it knows the server's tools.
+// startBeforeApps runs the gateway before a server of apps, with more lines of config,
+// and returns when it knows the server's tools.
 func startBeforeApps(t *testing.T, upstream *appUpstream, more string) *recorder {
 	t.Helper()
 	web := httptest.NewServer(upstream)
@@ -227,8 +227,9 @@ func TestAppsPassBetweenTheEras(t *testing.T) {
 	}
 }
 
-// TestListsAreKeptApartByExtensions runs clients with apps and without, of each era, before
-// a server of each era that lists them other tools. A call finds what its client was shown.
+// TestListsAreKeptApartByExtensions runs clients with apps and without, of each era,
+// before a server of each era that lists them other tools. A call finds what its client
+// was shown.
 func TestListsAreKeptApartByExtensions(t *testing.T) {
 	for _, back := range []string{mcp.Revision2511, mcp.Revision2607} {
 		r := startBeforeApps(t, &appUpstream{revision: back, apart: true}, "")

@@ -71,8 +71,8 @@ type fleet struct {
 	mu        sync.Mutex                 // guards the fields below
 	statuses  map[string]upstream.Status // the newest of each server
 	connected map[string]connected       // the servers that it connects to, which are the upstreams
-	// what the log has named of each that is quarantined, and of what else is left out; see
-	// tells
+	// what the log has named of each that is quarantined, and of what else is left out;
+	// see tells
 	loggedHeld, loggedLeftOut map[string]map[string]bool
 	applied                   bool // the servers of the config were started
 }
@@ -208,9 +208,9 @@ func (f *fleet) end(r runningServer, next config.Server, returns bool) {
 	}
 }
 
-// admitsLess tells whether a definition that was offered before may be quarantined now. The
-// catalogue must not keep it until the server is read again, which a server can put off.
-// idle are the digests that let nothing in.
+// admitsLess tells whether a definition that was offered before may be quarantined now.
+// The catalogue must not keep it until the server is read again, which a server can put
+// off. idle are the digests that let nothing in.
 func admitsLess(now, before config.Server, idle []string) bool {
 	return now.Pinned && !before.Pinned || slices.ContainsFunc(before.Released, func(digest string) bool {
 		return !slices.Contains(now.Released, digest) && !slices.Contains(idle, digest)
@@ -257,8 +257,8 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	}
 }
 
-// connection is upstreamConfig with what the servers of a fleet have in common, as -online
-// connects, too. Its credential is for the caller to close.
+// connection is upstreamConfig with what the servers of a fleet have in common, as
+// -online connects, too. Its credential is for the caller to close.
 func (f *fleet) connection(s config.Server) upstream.Config {
 	cfg := upstreamConfig(s, f.log)
 	cfg.Credential = f.credential(s)
@@ -307,10 +307,10 @@ func (f *fleet) rereadAll() {
 	}
 }
 
-// startOwn offers tools that are known without a connection: those that are built in, which
-// run in this process, or the operations of an HTTP API. It does not connect to the API,
-// which has no request that is sure to be harmless; whether the API answers shows at each
-// call.
+// startOwn offers tools that are known without a connection: those that are built in,
+// which run in this process, or the operations of an HTTP API. It does not connect to the
+// API, which has no request that is sure to be harmless; whether the API answers shows at
+// each call.
 func (f *fleet) startOwn(ctx context.Context, s config.Server) (stop func()) {
 	credentials := f.credential(s)
 	tools, err := f.ownTools(s, credentials)
@@ -557,8 +557,8 @@ func (f *fleet) warnings() []string {
 	return out
 }
 
-// sayEach says something of each of the first things about a server, and how many more there
-// are.
+// sayEach says something of each of the first things about a server, and how many more
+// there are.
 func sayEach[T any](s upstream.Status, all []T, most int, what string, say func(T) string) []string {
 	var out []string
 	for i, one := range all {

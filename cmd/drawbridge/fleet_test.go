@@ -484,8 +484,8 @@ func TestServerUpIsLoggedWithWhatItOffers(t *testing.T) {
 	}
 }
 
-// TestARestartIsLoggedWithItsReason loses a server and lets it come back, once, at the third
-// attempt, and then offer something.
+// TestARestartIsLoggedWithItsReason loses a server and lets it come back, once, at the
+// third attempt, and then offer something.
 func TestARestartIsLoggedWithItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -28,8 +28,8 @@ type keySetStorage struct {
 	disk      *pace.Once[[]byte] // reads and writes in the directory
 }
 
-// newKeySetStorage returns where the config wants key sets kept. Its directory is made if it
-// is not there; the error says why it cannot be.
+// newKeySetStorage returns where the config wants key sets kept. Its directory is made if
+// it is not there; the error says why it cannot be.
 func newKeySetStorage(cfg *config.Config, ring *seal.Ring, shared *redis.Store) (keySetStorage, error) {
 	if cfg.KeySetsDir != "" {
 		if err := os.MkdirAll(cfg.KeySetsDir, 0o700); err != nil {
@@ -87,10 +87,10 @@ func (k keySetStorage) Save(ctx context.Context, place string, text []byte, life
 var errDiskHangs = errors.New("the disk of key_sets_dir does not answer")
 
 // onDisk calls do, which is what its name says, and returns what it does, but waits no
-// longer than ctx: nothing ends a read or write of a disk that hangs, and meanwhile keys must
-// be fetched all the same. While one hangs, whoever wants the same waits for that one, so
-// that no more goroutines are left behind than there are key sets to read and to write; a
-// newer text is saved after the next fetch.
+// longer than ctx: nothing ends a read or write of a disk that hangs, and meanwhile keys
+// must be fetched all the same. While one hangs, whoever wants the same waits for that
+// one, so that no more goroutines are left behind than there are key sets to read and to
+// write; a newer text is saved after the next fetch.
 func (k keySetStorage) onDisk(ctx context.Context, name string, do func() ([]byte, error)) ([]byte, error) {
 	data, err := k.disk.Do(ctx, name, func(context.Context) ([]byte, error) { return do() })
 	if ctx.Err() != nil {
@@ -120,9 +120,9 @@ func (k keySetStorage) read(ctx context.Context, place string) ([]byte, error) {
 		return data, err
 	}
 	if !k.shared.Reached() {
-		// At the start the keys of an issuer that does not answer are asked for before Redis
-		// is used, and without the wait its tokens would be refused until they are asked for
-		// again.
+		// At the start the keys of an issuer that does not answer are asked for before
+		// Redis is used, and without the wait its tokens would be refused until they are
+		// asked for again.
 		awaitRedis(ctx, k.shared)
 	}
 	reply, err := k.shared.Do(ctx, redis.Command{Name: "GET", Key: keySetKey(place)})

@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
 )
 
-// logins takes access keys beside tokens. The form of the text alone says which of the two
-// it is, so that a token is never looked for among keys.
+// logins takes access keys beside tokens. The form of the text alone says which of the
+// two it is, so that a token is never looked for among keys.
 type logins struct {
 	tokens *verifiers
 	keys   *accesskey.Keys // nil: nothing is kept, and so none are taken

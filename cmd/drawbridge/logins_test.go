@@ -100,8 +100,8 @@ func TestKeySetIsFoundByTheProvidersDocument(t *testing.T) {
 }
 
 // TestKeySetThatCannotBeReadIsNone has a key set whose connection ends in the middle, and
-// one that is none: explain goes on without it, as without one that is away, and knows the
-// tokens of another issuer.
+// one that is none: explain goes on without it, as without one that is away, and knows
+// the tokens of another issuer.
 func TestKeySetThatCannotBeReadIsNone(t *testing.T) {
 	for _, length := range []string{"100", "9"} {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -128,8 +128,8 @@ func TestKeySetThatCannotBeReadIsNone(t *testing.T) {
 	}
 }
 
-// TestExplainConcludesFirstThatATokenIsRefused has an expired token of an issuer whose keys
-// cannot be fetched, which is said, too.
+// TestExplainConcludesFirstThatATokenIsRefused has an expired token of an issuer whose
+// keys cannot be fetched, which is said, too.
 func TestExplainConcludesFirstThatATokenIsRefused(t *testing.T) {
 	away, file := issuerOf("https://away.example"), filepath.Join(t.TempDir(), "token")
 	away.JWKSURL, away.PrivateAddresses = "http://127.0.0.1:1/keys", true

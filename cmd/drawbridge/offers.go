@@ -32,9 +32,9 @@ type planned struct {
 	checks []check
 }
 
-// newPlanned returns a config with what its servers offer. Only if online, those elsewhere
-// are asked, and what is to be tried beside them is tried at the same time. Its fleet is
-// for the caller to close.
+// newPlanned returns a config with what its servers offer. Only if online, those
+// elsewhere are asked, and what is to be tried beside them is tried at the same time. Its
+// fleet is for the caller to close.
 func newPlanned(ctx context.Context, cfg *config.Config, online bool, beside ...try) *planned {
 	catalogue := registry.New()
 	p := &planned{
@@ -129,8 +129,8 @@ func (c check) String() string {
 	return fmt.Sprintf("FAIL %s:%d:%d: %s: %s", c.File, c.Line, c.Column, c.Name, c.Message)
 }
 
-// try is one thing that -online tries. The message says what it finds, or the error why it
-// failed. Where it stands in the config is the Position of its place.
+// try is one thing that -online tries. The message says what it finds, or the error why
+// it failed. Where it stands in the config is the Position of its place.
 type try struct {
 	name, place string
 	more        time.Duration // that it may take beyond onlineTimeout

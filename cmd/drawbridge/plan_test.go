@@ -207,8 +207,8 @@ servers:
 	}
 }
 
-// TestPlanKnowsWhatIsListedToSomeClientsAlone judges calls of tools that a server lists only
-// to hosts of apps, and only to others.
+// TestPlanKnowsWhatIsListedToSomeClientsAlone judges calls of tools that a server lists
+// only to hosts of apps, and only to others.
 func TestPlanKnowsWhatIsListedToSomeClientsAlone(t *testing.T) {
 	apps := mcp.ExtensionsNamed(mcp.ExtensionApps)
 	offer := func(name string) []registry.Offer {
@@ -281,8 +281,9 @@ func TestPlanTriesNoMoreScopesThanDecide(t *testing.T) {
 	}
 }
 
-// TestPlanLooksUpOnceWhoSpeaks compares configs of many tenants with access keys, and judges
-// a call: neither finds out anew for each tenant, or for each call, who speaks for all of them.
+// TestPlanLooksUpOnceWhoSpeaks compares configs of many tenants with access keys, and
+// judges a call: neither finds out anew for each tenant, or for each call, who speaks for
+// all of them.
 func TestPlanLooksUpOnceWhoSpeaks(t *testing.T) {
 	const tenants = 1000
 	var text strings.Builder

@@ -20,16 +20,16 @@ import (
 type callsJudged struct {
 	before, after *planned
 	same          bool // the configs say the same
-	// changed says in words who gives tokens that may say something else, or be refused, by
-	// the issuer or, for a client that has tokens of its own, by issuer#subject.
+	// changed says in words who gives tokens that may say something else, or be refused,
+	// by the issuer or, for a client that has tokens of its own, by issuer#subject.
 	changed map[string]string
 	touched map[string]bool // tenants of which the configs say something else
 
 	verdicts map[judgedCall][2]verdict // by call, of OLD and of NEW
 	rows     uses[judgedRow]
 	judged   int // calls
-	// calls by what becomes of them: those of which NEW says something else, and those that
-	// were not judged
+	// calls by what becomes of them: those of which NEW says something else, and those
+	// that were not judged
 	calls  [becomesOpen + 1]int
 	others int // calls refused for what rules do not decide
 }
@@ -96,9 +96,9 @@ func touchedTenants(before, after *planned) map[string]bool {
 	return touched
 }
 
-// changedSpeakers returns what callsJudged.changed holds: whom both configs have with other
-// settings, by which a token that was good may be refused or say something else. When keys
-// are fetched, and names for people's eyes, are none of them.
+// changedSpeakers returns what callsJudged.changed holds: whom both configs have with
+// other settings, by which a token that was good may be refused or say something else.
+// When keys are fetched, and names for people's eyes, are none of them.
 func changedSpeakers(before, after *config.Config) map[string]string {
 	harmless := []string{"keys_refresh", "keys_stale", "name_claim", "private_addresses"}
 	name := entryName(before, after)
@@ -134,8 +134,8 @@ func changedSpeakers(before, after *config.Config) map[string]string {
 }
 
 // loginsByIssuer returns the logins of a config, as far as it depends on them what the
-// gateway reads of a person. What it reads in the claims of an issuer that has an entry of
-// its own is said there.
+// gateway reads of a person. What it reads in the claims of an issuer that has an entry
+// of its own is said there.
 func loginsByIssuer(cfg *config.Config) map[string][]config.Login {
 	logins := map[string][]config.Login{}
 	for _, l := range cfg.Logins {
@@ -150,16 +150,16 @@ func loginsByIssuer(cfg *config.Config) map[string][]config.Login {
 	return logins
 }
 
-// changedSpeaker says in words who gives the caller of a call its tokens and is among those
-// that change, "" if nobody is.
+// changedSpeaker says in words who gives the caller of a call its tokens and is among
+// those that change, "" if nobody is.
 func (j *callsJudged) changedSpeaker(call *judgedCall) string {
 	return cmp.Or(j.changed[call.issuer], j.changed[call.issuer+"#"+call.subject])
 }
 
 // add judges the call of a line. Lines of the door, which are about no item, are of
 // requests that were refused before rules were asked. Another config than OLD may have
-// decided when the line was written, so OLD is asked too, and only where the line does not
-// say enough for that counts how the call ended.
+// decided when the line was written, so OLD is asked too, and only where the line does
+// not say enough for that counts how the call ended.
 func (j *callsJudged) add(ctx context.Context, e *entry) {
 	if e.isSignIn() {
 		return
@@ -212,10 +212,10 @@ func (j *callsJudged) untouched(call *judgedCall) bool {
 	return j.same || call.tenant != "" && !j.touched[call.tenant] && j.changedSpeaker(call) == ""
 }
 
-// judge says what would become of a call under both configs. Of the scopes of its caller's
-// token those are on record that rules named, and of a refusal those that it lacked. Where
-// others decide the call is judged with and without each: what both configs decide alike
-// either way is no change.
+// judge says what would become of a call under both configs. Of the scopes of its
+// caller's token those are on record that rules named, and of a refusal those that it
+// lacked. Where others decide the call is judged with and without each: what both configs
+// decide alike either way is no change.
 func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verdict) {
 	fixed := [2]verdict{j.beforeRules(call, j.before), j.beforeRules(call, j.after)}
 	if fixed[1].open != "" {

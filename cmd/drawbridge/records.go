@@ -86,8 +86,8 @@ func each(names *[]string) func(name string) error {
 	return func(name string) error { *names = append(*names, name); return nil }
 }
 
-// auditOf returns the audit file of a config, and an error if there is none to read by the
-// command.
+// auditOf returns the audit file of a config, and an error if there is none to read by
+// the command.
 func auditOf(cfg *config.Config, command string) ([]string, error) {
 	if cfg.Audit.File == "-" {
 		return nil, errors.New("drawbridge " + command +

@@ -39,8 +39,8 @@ type relisted struct {
 
 const (
 	toAll replica.ID = "all" // all others that are known here
-	// toNewcomers: all others, as soon as all are known here. Who has come while they were
-	// not was told nothing.
+	// toNewcomers: all others, as soon as all are known here. Who has come while they
+	// were not was told nothing.
 	toNewcomers replica.ID = "newcomers"
 )
 
@@ -74,8 +74,8 @@ func (r *relisting) run(ctx context.Context) error {
 }
 
 // tell tells replicas at once, each of its servers. All that serve are known here, unless
-// this replica may lead nothing. A replica that did not take it is told again, and no other
-// one: each reads the lists as often as it is told.
+// this replica may lead nothing. A replica that did not take it is told again, and no
+// other one: each reads the lists as often as it is told.
 func (r *relisting) tell(ctx context.Context, _ struct{}, some []relisted) {
 	_, leads := r.others.Leads()
 	servers := map[replica.ID][]string{}

@@ -114,8 +114,9 @@ func TestListsThatChangeInACallChangeAtAllReplicas(t *testing.T) {
 	}
 }
 
-// TestListsThatChangeWhileAReplicaIsGoneChangeThere has a replica be gone for the others for
-// a while, in which both they and it hear of lists that have changed, and a third one comes.
+// TestListsThatChangeWhileAReplicaIsGoneChangeThere has a replica be gone for the others
+// for a while, in which both they and it hear of lists that have changed, and a third one
+// comes.
 func TestListsThatChangeWhileAReplicaIsGoneChangeThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hub replicatest.Hub
@@ -155,8 +156,8 @@ func TestListsThatChangeWhileAReplicaIsGoneChangeThere(t *testing.T) {
 }
 
 // TestOnlyWhoDidNotTakeItIsToldAgain has a replica that takes a message only at the fifth
-// time, and one that may lead nothing for a while: those that were told read no lists again
-// meanwhile.
+// time, and one that may lead nothing for a while: those that were told read no lists
+// again meanwhile.
 func TestOnlyWhoDidNotTakeItIsToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hub replicatest.Hub

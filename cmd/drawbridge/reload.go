@@ -28,8 +28,8 @@ const (
 func pause(took time.Duration) time.Duration { return max(checkEvery, checkPart*took) }
 
 // reloads reads the config again after each hangup signal and after each change of its
-// files. It returns when ctx ends, as the stop begins. What a reload starts, such as a new
-// server, must go on while the gateway drains, so it gets work and not ctx.
+// files. It returns when ctx ends, as the stop begins. What a reload starts, such as a
+// new server, must go on while the gateway drains, so it gets work and not ctx.
 //
 //	SIGHUP ---------------------------+
 //	                                  v

@@ -15,7 +15,8 @@ const (
 	scavengeEvery = 5 * time.Second // so often the scavenger looks, and so often it acts at most
 	scavengeLeast = 4 << 20         // bytes that are worth a collection
 	scavengePart  = 16              // nor is less than one in so many of the bytes in use worth one
-	// The gateway is calm while it allocates less than one in so many of what is too much.
+	// The gateway is calm while it allocates less than one in so many of what is too
+	// much.
 	scavengeCalm = 4
 )
 

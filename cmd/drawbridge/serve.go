@@ -31,8 +31,8 @@ const (
 	// drainDelay is how long clients are still taken. The check of a load balancer should
 	// fall into it, so that new clients go elsewhere before they are refused.
 	drainDelay = 2 * time.Second
-	// callPatience is how long calls in work may go on. Containers are commonly killed 30 s
-	// after the signal.
+	// callPatience is how long calls in work may go on. Containers are commonly killed 30
+	// s after the signal.
 	callPatience = 25 * time.Second
 	closeTimeout = 3 * time.Second // how long answers that are being written may take
 
@@ -160,10 +160,10 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 //
 // The operator's listener is the first to start and nearly the last to stop, so that
 // /readyz and the metrics tell of both. Clients come in only after the servers have been
-// put into the catalogue, though most of these will not be connected yet; until then their
-// requests are held, as delayedUntil says. The audit log is closed last because every part
-// above may still have a record to write. The returned error joins what made a part fail
-// with what went wrong while closing.
+// put into the catalogue, though most of these will not be connected yet; until then
+// their requests are held, as delayedUntil says. The audit log is closed last because
+// every part above may still have a record to write. The returned error joins what made a
+// part fail with what went wrong while closing.
 func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	// ctx ends with the signal that begins the stop. Draining needs the parts to go on
 	// after that, so they get the context work, which ends when run calls end or when a

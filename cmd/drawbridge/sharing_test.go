@@ -24,7 +24,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
-// startSharing starts a gateway that is one of two replicas, and the Redis that it shares.
+// startSharing starts a gateway that is one of two replicas, and the Redis that it
+// shares.
 func startSharing(t *testing.T) (*recorder, *redistest.Server) {
 	t.Helper()
 	redis := redistest.Start(t)

@@ -118,8 +118,9 @@ type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (t roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// holds has the database keep what is committed from now on for good, and say so to nobody
-// until the returned function is called: it waits for a copy of itself that is not there.
+// holds has the database keep what is committed from now on for good, and say so to
+// nobody until the returned function is called: it waits for a copy of itself that is not
+// there.
 func (f *loginFleet) holds(t *testing.T) (release func()) {
 	t.Helper()
 	f.database.Exec(t, "postgres", "CREATE TABLE IF NOT EXISTS probe(n int)")
@@ -404,9 +405,9 @@ func (f *loginFleet) eachAtTheNext(t *testing.T) {
 
 // killedAtEachStep kills a replica by SIGKILL at each step of a journey. Where the step
 // writes, the database has its first record for good by then, and the replica has not
-// heard of it; else the replica has the request. The client or the person does the step once more
-// at the others: either it is done then, or they are told in an answer and begin again.
-// Nobody else loses anything.
+// heard of it; else the replica has the request. The client or the person does the step
+// once more at the others: either it is done then, or they are told in an answer and
+// begin again. Nobody else loses anything.
 func (f *loginFleet) killedAtEachStep(t *testing.T) {
 	other := f.signedIn(t)
 	for i, s := range steps {

@@ -89,8 +89,8 @@ func newDirectory(t *testing.T) *directory {
 	return d
 }
 
-// idToken says who ann is, for a code, which is good for once, or for a refresh, which has
-// none.
+// idToken says who ann is, for a code, which is good for once, or for a refresh, which
+// has none.
 func (d *directory) idToken(code string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -245,7 +245,8 @@ func (w *browserClient) begin(mcp string) (address string, server map[string]any
 	}.Encode(), server, id
 }
 
-// signIn goes from a refused request to tokens, and returns them and where they came from.
+// signIn goes from a refused request to tokens, and returns them and where they came
+// from.
 func (w *browserClient) signIn(mcp string) (tokens map[string]any, server map[string]any, id string) {
 	w.t.Helper()
 	address, server, id := w.begin(mcp)

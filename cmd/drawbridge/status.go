@@ -29,8 +29,8 @@ const keylessAtMost = 5 * time.Minute
 type status struct {
 	parts *parts
 	start time.Time
-	// ready is true once await has returned: what is missing later, such as a server that a
-	// reload adds, does not take readiness back.
+	// ready is true once await has returned: what is missing later, such as a server that
+	// a reload adds, does not take readiness back.
 	ready atomic.Bool
 	// keyed stays true once an issuer had keys, or keylessAtMost has passed.
 	keyed   atomic.Bool
@@ -99,8 +99,8 @@ func (s *status) view() admin.View {
 	return view
 }
 
-// judgeIssuers adds to view what the verifier in force knows of the issuers: how it fares to
-// fetch their keys, and which claims that an issuer names no token of an hour had.
+// judgeIssuers adds to view what the verifier in force knows of the issuers: how it fares
+// to fetch their keys, and which claims that an issuer names no token of an hour had.
 func judgeIssuers(view *admin.View, issuers *auth.Verifier) {
 	view.Issuers, view.Warnings = viewKeys(issuers.KeySets(), view.Warnings)
 	for _, m := range issuers.MissingClaims() {

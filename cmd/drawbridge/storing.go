@@ -96,7 +96,8 @@ func newStoring(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 // up returns why the store cannot be used now.
 func (s *storing) up() error { return *s.problem.Load() }
 
-// check asks whether the store can be used, says when that changes, and counts the records.
+// check asks whether the store can be used, says when that changes, and counts the
+// records.
 func (s *storing) check(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, storeWait)
 	defer stop()
@@ -115,8 +116,8 @@ func (s *storing) check(ctx context.Context) error {
 	return err
 }
 
-// publish keeps why the store cannot be used, nil if it can, and says when that changes. A
-// stop that ends the question says nothing of the store.
+// publish keeps why the store cannot be used, nil if it can, and says when that changes.
+// A stop that ends the question says nothing of the store.
 func (s *storing) publish(ctx context.Context, problem error) {
 	before := s.problem.Swap(&problem)
 	switch was := before != nil && *before != nil; {
@@ -251,9 +252,9 @@ func (m measured) List(ctx context.Context, q store.Query) (records []store.Reco
 	return m.Database.List(ctx, q)
 }
 
-// newRing returns the keys that seal what clients hold for the gateway, and what it keeps.
-// Without keys in the config they are those in the folder of the data, where they are
-// made once, or else random: what was sealed before a restart, or by another replica,
+// newRing returns the keys that seal what clients hold for the gateway, and what it
+// keeps. Without keys in the config they are those in the folder of the data, where they
+// are made once, or else random: what was sealed before a restart, or by another replica,
 // cannot be opened then.
 func newRing(cfg *config.Config) (*seal.Ring, error) {
 	switch {

@@ -120,7 +120,8 @@ var signInMeanings = sync.OnceValue(func() map[string]meaning {
 	return tabled(text)
 })
 
-// tabled reads the tables of a text. The first of several rows with the same words counts.
+// tabled reads the tables of a text. The first of several rows with the same words
+// counts.
 func tabled(text string) map[string]meaning {
 	all := map[string]meaning{}
 	cure := "" // of the row above, which "the same" means

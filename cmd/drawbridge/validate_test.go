@@ -78,8 +78,8 @@ func TestOnlineSaysWhatIsWrongWithADefinition(t *testing.T) {
 	}
 }
 
-// TestEachEntryOfAnIssuerIsTriedAtItsPlace has two entries of one issuer whose keys are not
-// there.
+// TestEachEntryOfAnIssuerIsTriedAtItsPlace has two entries of one issuer whose keys are
+// not there.
 func TestEachEntryOfAnIssuerIsTriedAtItsPlace(t *testing.T) {
 	t.Parallel()
 	const entry = `

@@ -51,8 +51,8 @@ func newVerifiers(issuers []config.Issuer, storage keySetStorage, log *slog.Logg
 }
 
 // verify checks a token with the present verifier, and returns who the caller is. Where a
-// reload has put another one in place meanwhile, that one judges what the first refused: a
-// caller that waited for a key set would be refused only because its fetch was ended.
+// reload has put another one in place meanwhile, that one judges what the first refused:
+// a caller that waited for a key set would be refused only because its fetch was ended.
 func (v *verifiers) verify(ctx context.Context, token string) (auth.Principal, error) {
 	for {
 		present := v.current.Load()
@@ -63,9 +63,9 @@ func (v *verifiers) verify(ctx context.Context, token string) (auth.Principal, e
 	}
 }
 
-// recheck returns nil if the token from which p was made, by this verifier or by one before
-// it, would be accepted now. Otherwise the error is an *auth.Error that says why not. It
-// does not wait.
+// recheck returns nil if the token from which p was made, by this verifier or by one
+// before it, would be accepted now. Otherwise the error is an *auth.Error that says why
+// not. It does not wait.
 func (v *verifiers) recheck(p auth.Principal) error {
 	return v.current.Load().Recheck(p)
 }
@@ -138,10 +138,11 @@ func withKeySets(issuers []config.Issuer) []auth.Issuer {
 	return all
 }
 
-// withKeySet returns an issuer with how its key set is fetched, if it is fetched. Each has
-// a client of its own, so that the permission of one issuer to be at a private address
-// opens the internal network to no other. With another permission it is another place: what
-// an address in the internal network has said must not count once that is forbidden.
+// withKeySet returns an issuer with how its key set is fetched, if it is fetched. Each
+// has a client of its own, so that the permission of one issuer to be at a private
+// address opens the internal network to no other. With another permission it is another
+// place: what an address in the internal network has said must not count once that is
+// forbidden.
 func withKeySet(iss config.Issuer) auth.Issuer {
 	if iss.JWKSURL == "" {
 		return iss.Issuer

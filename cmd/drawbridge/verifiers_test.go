@@ -344,8 +344,8 @@ func TestReadyzTellsOfKeys(t *testing.T) {
 	}
 }
 
-// TestMetricsTellOfKeys has one issuer whose keys are there, and one that has not answered
-// for an hour and had none before.
+// TestMetricsTellOfKeys has one issuer whose keys are there, and one that has not
+// answered for an hour and had none before.
 func TestMetricsTellOfKeys(t *testing.T) {
 	got := map[string][]float64{}
 	synctest.Test(t, func(*testing.T) {

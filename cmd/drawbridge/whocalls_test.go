@@ -63,8 +63,8 @@ var canaries = map[string]string{
 	"client-secret": "canary-client-3f9a1c5e7b", "api-secret": "canary-api-8d2b6f0a4c", "globex-secret": "canary-globex-1e5d9c3b7a",
 }
 
-// outside is what there is besides a gateway: an endpoint that exchanges tokens and servers
-// that verify who calls. They tell each what it was called with.
+// outside is what there is besides a gateway: an endpoint that exchanges tokens and
+// servers that verify who calls. They tell each what it was called with.
 type outside struct {
 	*httptest.Server
 
@@ -242,8 +242,8 @@ func (r *recorder) as(t *testing.T, tenant, subject string) *recorder {
 }
 
 // TestServersAreToldWhoCalls runs the program before servers that verify who calls. Keys
-// are rotated meanwhile, and no call is made in another's name or refused; and no token or
-// secret of either side is in any record.
+// are rotated meanwhile, and no call is made in another's name or refused; and no token
+// or secret of either side is in any record.
 func TestServersAreToldWhoCalls(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t)

@@ -258,8 +258,8 @@ func (b *Blocks) renew(ctx context.Context, one *block) {
 	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// One of which Redis was told in vain stays, to be given up again: the others count it
-	// for as long as this replica lives.
+	// One of which Redis was told in vain stays, to be given up again: the others count
+	// it for as long as this replica lives.
 	if over && time.Since(one.touched) > idle && one.slots == 0 && one.lost.IsZero() {
 		delete(b.blocks, one.name)
 	}

@@ -122,9 +122,9 @@ func TestOneReplicaMayUseAll(t *testing.T) {
 	}
 }
 
-// TestFewSlotsAreFoundAtEachReplica: of a tenant with few slots, the first replica that was
-// asked took all. A client whose load balancer sent each call to the next one was refused,
-// though it had no call in work.
+// TestFewSlotsAreFoundAtEachReplica: of a tenant with few slots, the first replica that
+// was asked took all. A client whose load balancer sent each call to the next one was
+// refused, though it had no call in work.
 func TestFewSlotsAreFoundAtEachReplica(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)

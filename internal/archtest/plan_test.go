@@ -208,5 +208,6 @@ func dialers() map[string][]string {
 
 const dialPackage = "internal/dial"
 
-// tokenPackage is the one package that may ask a principal for the token that it came with.
+// tokenPackage is the one package that may ask a principal for the token that it came
+// with.
 const tokenPackage = "registry/credential"

@@ -14,16 +14,16 @@
 //
 // Only the writer writes to the file, because a write to a pipe that nobody reads, or to
 // a disk that hangs, cannot be interrupted. Everybody else waits for the writer, and a
-// second goroutine, the watch, ends that waiting when the writer takes too long. Lines are
-// numbered in the order in which they came. Those that come while the writer is busy
+// second goroutine, the watch, ends that waiting when the writer takes too long. Lines
+// are numbered in the order in which they came. Those that come while the writer is busy
 // gather, and are written together. Two numbers say how far the writer is:
 //
 //	1 … written            these are in the file
 //	written+1 … answered   they could not be written, or the watch gave up: nobody waits for them any more
 //	answered+1 … came      whoever brought them waits
 //
-// Lines that nobody waits for are not gone. Those that could not be written stay in memory,
-// before those that came later, and are tried again until Close.
+// Lines that nobody waits for are not gone. Those that could not be written stay in
+// memory, before those that came later, and are tried again until Close.
 //
 // record.go makes the line, digest.go the digest of arguments in it, audit.go has what
 // callers use, writer.go the three goroutines (writer, watch and the periodic sync),
@@ -94,9 +94,9 @@ type Config struct {
 	Changed func(problem error)
 	// Moved is called when the file is no longer at its name: with nil when another was
 	// opened there and is written from now on, with an error when none could be opened,
-	// so that the old one is still written, and with a *ClosingError when another is written
-	// and the old one could not be closed well. What Reopen announced is told as an error
-	// alone. The writer calls it, so it must not wait; may be nil.
+	// so that the old one is still written, and with a *ClosingError when another is
+	// written and the old one could not be closed well. What Reopen announced is told as
+	// an error alone. The writer calls it, so it must not wait; may be nil.
 	Moved func(err error)
 }
 
@@ -311,9 +311,9 @@ func (l *Log) addLocked(line []byte) (number int, err error) {
 	return l.came, nil
 }
 
-// waitLocked waits until the line that came last, and has this number, is written or given
-// up. With Drop nobody waits while records cannot be written anyway: the record waits in
-// memory for better times, the call does not.
+// waitLocked waits until the line that came last, and has this number, is written or
+// given up. With Drop nobody waits while records cannot be written anyway: the record
+// waits in memory for better times, the call does not.
 func (l *Log) waitLocked(number int) error {
 	over := &l.over[l.round%2]
 	for l.answered < number && (!l.cfg.Drop || l.problem == nil) {
@@ -343,9 +343,9 @@ func (l *Log) Problem() error {
 	return l.refusalLocked()
 }
 
-// Reopen is for log rotation: if the file is no longer at its name, what comes from now on
-// goes to another that the writer opens there. Who asks knows that it was moved, so that
-// Moved is told only if no other can be opened. It waits for nothing.
+// Reopen is for log rotation: if the file is no longer at its name, what comes from now
+// on goes to another that the writer opens there. Who asks knows that it was moved, so
+// that Moved is told only if no other can be opened. It waits for nothing.
 func (l *Log) Reopen() {
 	if l == nil {
 		return

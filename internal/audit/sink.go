@@ -199,9 +199,9 @@ func (s *sink) write(lines []byte, synced bool) (left []byte, err error) {
 }
 
 // following returns what is written for lines. It begins with a break if a line is there
-// in half, so that the next record does not go on in it: the half line is lost, but spoils
-// only itself. If the first of lines is there but for its break, and others have not
-// written behind it, the break is all that is written of it.
+// in half, so that the next record does not go on in it: the half line is lost, but
+// spoils only itself. If the first of lines is there but for its break, and others have
+// not written behind it, the break is all that is written of it.
 func (s *sink) following(lines []byte) []byte {
 	if !s.torn {
 		return lines

@@ -270,8 +270,8 @@ func TestALineThatOthersGoOnInIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestABreakBehindAHalfLineIsWrittenOnce has the first write behind half a line fail after
-// each number of bytes: what is there in the end is the same.
+// TestABreakBehindAHalfLineIsWrittenOnce has the first write behind half a line fail
+// after each number of bytes: what is there in the end is the same.
 func TestABreakBehindAHalfLineIsWrittenOnce(t *testing.T) {
 	const lines, want = "one\ntwo\n", "hal\none\ntwo\n"
 	for fits := range len(want) - len("hal") {
@@ -461,8 +461,8 @@ func TestScopesThatRulesNameAreUncut(t *testing.T) {
 	}
 }
 
-// TestMembersHaveBounds gives a record claims and arguments whose names and values are too
-// many, too long, or such as would end a text in the line.
+// TestMembersHaveBounds gives a record claims and arguments whose names and values are
+// too many, too long, or such as would end a text in the line.
 func TestMembersHaveBounds(t *testing.T) {
 	t.Parallel()
 	const begin = `{"time":"0001-01-01T00:00:00Z",`
@@ -774,8 +774,8 @@ func TestDropNeverBlocks(t *testing.T) {
 	})
 }
 
-// TestEndIsBounded shows that Close does not wait for a file that hangs, nor for a sync that
-// does.
+// TestEndIsBounded shows that Close does not wait for a file that hangs, nor for a sync
+// that does.
 func TestEndIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, syncs := range []bool{false, true} {

@@ -79,8 +79,8 @@ func (l *Log) follow(rotated bool) {
 
 // duties are what the writer has to do in one step.
 type duties struct {
-	// number of the last line to write; zero: there is nothing to write, or what failed is
-	// not to be tried again yet
+	// number of the last line to write; zero: there is nothing to write, or what failed
+	// is not to be tried again yet
 	upTo    int
 	again   bool // try again what failed, and look whether the file was moved
 	rotated bool // which was announced
@@ -105,10 +105,10 @@ func (l *Log) begin() duties {
 	return do
 }
 
-// end ends a step that was to write the lines up to a number, zero: none, and tells all who
-// wait for them. If that failed, what is left of them is written again before those that
-// came later, and none of them counts as written, since they may not be on the disk. It
-// finds out whether records can be written now.
+// end ends a step that was to write the lines up to a number, zero: none, and tells all
+// who wait for them. If that failed, what is left of them is written again before those
+// that came later, and none of them counts as written, since they may not be on the disk.
+// It finds out whether records can be written now.
 func (l *Log) end(upTo int, left []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,8 +137,8 @@ func (l *Log) end(upTo int, left []byte) {
 	}
 }
 
-// makeSpace extends the file ahead if little room is free. With looking it first finds out
-// whether others have written to the file or cut it, which takes a look at the file
+// makeSpace extends the file ahead if little room is free. With looking it first finds
+// out whether others have written to the file or cut it, which takes a look at the file
 // system.
 func (l *Log) makeSpace(looking bool) {
 	if looking {
@@ -160,9 +160,9 @@ func (l *Log) makeSpace(looking bool) {
 }
 
 // watch is what the second goroutine does at every watchInterval. It sees to it that
-// nobody waits for a writer whose step has taken longer than patience, wakes the writer for
-// what must be tried again, and tells Changed of problems. It never touches the file, so it
-// cannot hang itself.
+// nobody waits for a writer whose step has taken longer than patience, wakes the writer
+// for what must be tried again, and tells Changed of problems. It never touches the file,
+// so it cannot hang itself.
 func (l *Log) watch(context.Context) {
 	l.mu.Lock()
 	if l.looks++; l.looks%retryTicks == 0 {

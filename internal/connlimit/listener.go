@@ -113,8 +113,8 @@ func addressOf(c net.Conn) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// Network returns what counts as one address: of IPv6 the first 64 bits, since whoever has
-// one address there has all with these. It is not valid for the zero Addr.
+// Network returns what counts as one address: of IPv6 the first 64 bits, since whoever
+// has one address there has all with these. It is not valid for the zero Addr.
 func Network(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := a.BitLen()

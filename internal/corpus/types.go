@@ -54,7 +54,8 @@ func TypesOf(t testing.TB, revision string) Types {
 	return whole.Definitions
 }
 
-// Of returns the type that one refers to, if it does, with what it is all of put together.
+// Of returns the type that one refers to, if it does, with what it is all of put
+// together.
 func (s Types) Of(t *Type) *Type {
 	for t.Ref != "" {
 		t = s[t.Refers()]

@@ -17,8 +17,8 @@ const statusOK = "HTTP/1.1 200 "
 // a complete one, with the status 200, with a body of JSON of one known length that is
 // neither empty nor longer than maxAnswer, and with nothing else that says how to read
 // that or whether the connection is kept. header is its size in bytes, and keepAlive the
-// value of its field Keep-Alive. Where ok is true, http.ReadResponse reads the same; where
-// it is false, the header may be good or bad, and http.ReadResponse decides.
+// value of its field Keep-Alive. Where ok is true, http.ReadResponse reads the same;
+// where it is false, the header may be good or bad, and http.ReadResponse decides.
 // https://www.rfc-editor.org/rfc/rfc9112#section-6.3
 func parseAnswer(data []byte) (header, length int, keepAlive []byte, ok bool) {
 	line, at := nextLine(data, 0)

@@ -73,8 +73,8 @@ func (c *conn) begin(m *message, idle bool) (sent bool, err error) {
 		c.memory = make([]byte, firstRead)
 	}
 	if c.raw == nil {
-		// It is never idle. The response is read although writing failed: a server may refuse a
-		// request, and close, before it has read it all.
+		// It is never idle. The response is read although writing failed: a server may
+		// refuse a request, and close, before it has read it all.
 		c.write()
 		c.read()
 	} else if err := c.raw.Read(c.step); err != nil {

@@ -10,9 +10,9 @@
 // transport.go sends the requests: plain ones over connections of its own, all others
 // through net/http. conn.go is one such connection, begin.go and step.go send a request
 // over it, pool.go keeps those that are idle, keepalive.go says for how long, and
-// canceler.go ends requests whose contexts end. post.go sends what was prepared, answer.go
-// reads the usual answer to that, and secure.go does the same over TLS. peers.go sends
-// what is no HTTP.
+// canceler.go ends requests whose contexts end. post.go sends what was prepared,
+// answer.go reads the usual answer to that, and secure.go does the same over TLS.
+// peers.go sends what is no HTTP.
 //
 // It is the only package that imports code.dny.dev/ssrf, and the only one that makes HTTP
 // transports.
@@ -40,11 +40,11 @@ const (
 	maxHeader = 64 << 10
 	maxIdle   = 256 // idle connections that are kept for one host
 
-	// pingAfter is how long a connection of HTTP/2 may be silent until its server is asked
-	// for a sign of life. A server that gives none within 15 s is reached over another
-	// connection. Else all requests would go on to use one that the network has lost
-	// without a word, for as long as the kernel sends again what nobody acknowledges: a
-	// quarter of an hour.
+	// pingAfter is how long a connection of HTTP/2 may be silent until its server is
+	// asked for a sign of life. A server that gives none within 15 s is reached over
+	// another connection. Else all requests would go on to use one that the network has
+	// lost without a word, for as long as the kernel sends again what nobody
+	// acknowledges: a quarter of an hour.
 	pingAfter = 30 * time.Second
 
 	// receiveBuffer is how much of what was not read yet the kernel keeps for one
@@ -100,9 +100,9 @@ func (c Config) Check(address netip.Addr) error {
 // net/http does not read Keep-Alive (keepalive.go): it keeps an idle connection for
 // idleTimeout, whatever its server names, unless a close has arrived. It sends a request
 // that crossed the close again if no byte of it was written, if its method is safe, or if
-// it has an Idempotency-Key. Others are lost: a POST of more than maxSent, and over TLS and
-// HTTP/1.1 also one that is no Post. A server of HTTP/2 says which requests it did not
-// take.
+// it has an Idempotency-Key. Others are lost: a POST of more than maxSent, and over TLS
+// and HTTP/1.1 also one that is no Post. A server of HTTP/2 says which requests it did
+// not take.
 func newRest(d *dialer) *http.Transport {
 	return &http.Transport{
 		DialContext:            d.DialContext,

@@ -14,8 +14,8 @@ import (
 type Peers struct{ transport *transport }
 
 // NewPeers returns Peers whose hosts need not be addresses: find tells the address of a
-// host, and how to talk TLS with it. A connection is there within 2 s, with TLS, or not at
-// all.
+// host, and how to talk TLS with it. A connection is there within 2 s, with TLS, or not
+// at all.
 func NewPeers(find func(host string) (address string, secure *tls.Config, err error)) *Peers {
 	t := newTransport(newDialer(true, nil))
 	t.find = find

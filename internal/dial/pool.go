@@ -13,9 +13,9 @@ const sweepEvery = idleTimeout / 3
 // origin is what a connection goes to: without TLS, which is the scheme http, or with it.
 type origin struct{ scheme, host string }
 
-// pool keeps idle connections, each for its life. It hands out the one that was used last,
-// so that those which are more than needed stay unused and are closed. It is safe for
-// concurrent use, and closes connections without holding its mutex.
+// pool keeps idle connections, each for its life. It hands out the one that was used
+// last, so that those which are more than needed stay unused and are closed. It is safe
+// for concurrent use, and closes connections without holding its mutex.
 type pool struct {
 	most int // per origin
 

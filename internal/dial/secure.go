@@ -36,8 +36,8 @@ func (t *transport) learn(host string, response *http.Response) {
 }
 
 // secure does the handshake on a new connection. cfg is that of net/http, so the server
-// is verified in the same way, or what NewPeers was told for the host. name is that of the
-// server if cfg has none.
+// is verified in the same way, or what NewPeers was told for the host. name is that of
+// the server if cfg has none.
 func (c *conn) secure(ctx context.Context, dialed net.Conn, cfg *tls.Config, name string) error {
 	limited, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, errHandshake)
 	defer cancel()

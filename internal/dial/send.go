@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 )
 
-// Send sends one request by client, and waits for its response, be that a redirect or not.
-// sent tells, beside an error, whether the server may have received the request: if its
-// header was written, it may.
+// Send sends one request by client, and waits for its response, be that a redirect or
+// not. sent tells, beside an error, whether the server may have received the request: if
+// its header was written, it may.
 func Send(ctx context.Context, client http.RoundTripper, target *url.URL, method string, header http.Header,
 	body []byte,
 ) (response *http.Response, sent bool, err error) {

@@ -30,9 +30,10 @@ type Answer struct {
 	Body   []byte // of an answer that is too long, one byte more than Most
 }
 
-// Do sends a request and reads the answer. Whatever the client would do itself, no redirect
-// is followed and no cookie kept: what is wanted stands at the address and nowhere else.
-// Errors do not repeat the address: the operator knows it, and others need not.
+// Do sends a request and reads the answer. Whatever the client would do itself, no
+// redirect is followed and no cookie kept: what is wanted stands at the address and
+// nowhere else. Errors do not repeat the address: the operator knows it, and others need
+// not.
 func Do(ctx context.Context, client *http.Client, r Request) (*Answer, error) {
 	request, err := http.NewRequestWithContext(ctx, r.Method, r.Address, strings.NewReader(r.Body))
 	if err != nil {

@@ -43,8 +43,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestNothingLeadsElsewhere asks a server that sends whoever asks to another address, with
-// a cookie, by a client that would follow and keep it.
+// TestNothingLeadsElsewhere asks a server that sends whoever asks to another address,
+// with a cookie, by a client that would follow and keep it.
 func TestNothingLeadsElsewhere(t *testing.T) {
 	t.Parallel()
 	var cookies, elsewhere atomic.Int32

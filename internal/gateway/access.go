@@ -265,8 +265,8 @@ func (s *side) isOpen(item *registry.Item) bool {
 	return item != nil && slices.Contains(s.t.servers, item.Server) && !s.view.Listed(item.Server, item.Kind)
 }
 
-// saidOf returns what each rule says of an item to those to whom it applies: the effect of
-// the first in the first byte. It is "-" for no item.
+// saidOf returns what each rule says of an item to those to whom it applies: the effect
+// of the first in the first byte. It is "-" for no item.
 func (s *side) saidOf(item *registry.Item) string {
 	if item == nil {
 		return "-"

@@ -18,9 +18,9 @@ func (g *Gateway) SetPolicy(config string, tenants []TenantConfig) {
 type Policy struct{ tenants *directory }
 
 // Policy returns what SetPolicy puts in force. Enforce takes no time then, while very
-// many tenants that are new take seconds here. A tenant whose config is the same as before
-// stays the same *Tenant, with all that is known of what it sees: of very many tenants a
-// reload changes a few.
+// many tenants that are new take seconds here. A tenant whose config is the same as
+// before stays the same *Tenant, with all that is known of what it sees: of very many
+// tenants a reload changes a few.
 func (g *Gateway) Policy(config string, tenants []TenantConfig) Policy {
 	return Policy{newDirectory(config, tenants, g.tenants.Load())}
 }

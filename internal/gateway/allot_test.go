@@ -29,7 +29,8 @@ func (d *singleSlots) Here(_ allot.Kind, _ string, limit int) int { return min(d
 func (d *singleSlots) More(context.Context, allot.Kind, string, int) { d.here++ }
 
 // TestSlotsAreAskedForUntilOneIsFree: a replica that gets too few slots in one step asks
-// again, so that a burst of one user's calls is served while slots of the tenant are free.
+// again, so that a burst of one user's calls is served while slots of the tenant are
+// free.
 func TestSlotsAreAskedForUntilOneIsFree(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
 	b.config.Allot = &singleSlots{here: 1}

@@ -5,8 +5,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// apps is what a callerView has for hosts of apps (mcp.ExtensionApps). A view calls tools by
-// the names that their server gives them, and the gateway cannot tell its calls from
+// apps is what a callerView has for hosts of apps (mcp.ExtensionApps). A view calls tools
+// by the names that their server gives them, and the gateway cannot tell its calls from
 // those of the model, nor from which view they come. So the lists say what the host must
 // know to keep them apart.
 type apps struct {

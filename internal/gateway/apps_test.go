@@ -108,8 +108,8 @@ func TestToolsOfAppsAreListedToWhoCanShowThem(t *testing.T) {
 	}
 }
 
-// TestToolsForViewsAloneAreListedToHostsAlone lists to a client that knows tasks and hosts
-// no apps what a server has that offers tools for views, and shows none.
+// TestToolsForViewsAloneAreListedToHostsAlone lists to a client that knows tasks and
+// hosts no apps what a server has that offers tools for views, and shows none.
 func TestToolsForViewsAloneAreListedToHostsAlone(t *testing.T) {
 	b, seen := newAppBench(t, everyItem, "mod")
 	source := appServer("mod", seen)
@@ -276,8 +276,8 @@ func TestOwnNamesOfAppsAreNoNamesOfAnnouncedTools(t *testing.T) {
 	}
 }
 
-// TestHeadersRepeatWhatTheListOfAClientSays has a tool whose argument travels as a header in
-// the list of clients without apps alone.
+// TestHeadersRepeatWhatTheListOfAClientSays has a tool whose argument travels as a header
+// in the list of clients without apps alone.
 func TestHeadersRepeatWhatTheListOfAClientSays(t *testing.T) {
 	b, seen := newAppBench(t, everyItem, "mod")
 	source := appServer("mod", seen)

@@ -96,8 +96,9 @@ type cleaning struct {
 // newCall returns a call of which no stage has found anything.
 func (g *Gateway) newCall(c Caller, r *Request, m *method) *call {
 	params := r.Params
-	// Some clients send null for a tool or prompt without arguments, and servers accept it.
-	// Of what calls carry, no other null in a place where the protocol has none is forgiven.
+	// Some clients send null for a tool or prompt without arguments, and servers accept
+	// it. Of what calls carry, no other null in a place where the protocol has none is
+	// forgiven.
 	if arguments := params.Value("arguments"); m.arguments && arguments != nil && arguments.IsNull() {
 		params = params.Without("arguments")
 	}

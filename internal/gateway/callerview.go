@@ -23,7 +23,8 @@ type tenantView struct {
 	view      *registry.View
 	callers   cache[ruleSet, *callerView]
 	buckets   cache[*registry.Tool, []ratelimit.Bucket] // of the tools that were called
-	// patterns not known to match anything; worked out once. nil where nobody asks for them
+	// patterns not known to match anything; worked out once. nil where nobody asks for
+	// them
 	idle func() []idle
 	// what clients see by the extensions that they declare, where lists depend on them
 	variants cache[*registry.View, *tenantView]
@@ -187,12 +188,13 @@ const (
 
 // Digest identifies the lists of one kind.
 type Digest struct {
-	// Listed changes if, and only if, a list changes, or a server of which it has at least
-	// one item announces a change. That of the tools covers also those that run only as
-	// tasks, so it is the same for all clients of a caller.
+	// Listed changes if, and only if, a list changes, or a server of which it has at
+	// least one item announces a change. That of the tools covers also those that run
+	// only as tasks, so it is the same for all clients of a caller.
 	Listed string
 	// Content is of the same lists, and leaves out what servers announced: replicas that
-	// offer a caller the same have the same. It is empty where there are no other replicas.
+	// offer a caller the same have the same. It is empty where there are no other
+	// replicas.
 	Content string
 }
 
@@ -228,8 +230,8 @@ const (
 )
 
 // listings says of each list by which method clients ask for it, the purpose that its
-// cursors are sealed for, so that a cursor of one list is not valid for another, and which
-// digest covers it.
+// cursors are sealed for, so that a cursor of one list is not valid for another, and
+// which digest covers it.
 var listings = [listKinds]struct {
 	method, purpose string
 	digest          int
@@ -244,7 +246,8 @@ var listings = [listKinds]struct {
 	listedSkills:     {mcp.MethodSkillsList, "cursor of skills", digestOfResources},
 }
 
-// withTasks has for each list of tools the one that has also those that run as tasks only.
+// withTasks has for each list of tools the one that has also those that run as tasks
+// only.
 var withTasks = map[listKind]listKind{listedTools: listedAllTools, listedForApps: listedAllForApps}
 
 // listsOfKinds has the list of each kind of items but tools, of which there are several.
@@ -268,8 +271,8 @@ func (k listKind) member() string { return mcp.MethodOf(listings[k].method).Resu
 
 func (k listKind) purpose() string { return listings[k].purpose }
 
-// grants are what callers may do with the items of a view, kind after kind in the order of
-// Kind's constants, and with the views of its apps, which stand behind all items.
+// grants are what callers may do with the items of a view, kind after kind in the order
+// of Kind's constants, and with the views of its apps, which stand behind all items.
 type grants struct {
 	usable    bitset
 	announced bitset // items that are listed although they are not usable; "" where none is

@@ -68,8 +68,8 @@ func plentiful() TenantConfig {
 	}
 }
 
-// echoing is the server fixed with one tool, which takes arguments of that schema and waits for
-// no one with its answer.
+// echoing is the server fixed with one tool, which takes arguments of that schema and
+// waits for no one with its answer.
 func echoing(schema string, answer mcp.Object) registry.Source {
 	return registry.Source{Name: "fixed", Prefix: "fixed", Tools: []registry.Offer{{
 		Definition: object(`{"name":"do","inputSchema":{` + schema + `}}`), Timeout: time.Minute,

@@ -94,8 +94,8 @@ func (g *Gateway) cleanParams(c *call, params mcp.Object) (cleaned mcp.Object, o
 	return cleaned, err == nil
 }
 
-// reserveCopy reserves memory for a copy of a result: what cleaning changes is written anew,
-// and the door encodes the whole. What is small is covered by the slot of the call.
+// reserveCopy reserves memory for a copy of a result: what cleaning changes is written
+// anew, and the door encodes the whole. What is small is covered by the slot of the call.
 func (c *call) reserveCopy(result mcp.Object) error {
 	size := int64(result.Size())
 	if size <= share.Covered {

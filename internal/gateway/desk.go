@@ -74,8 +74,8 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 
 var errMethod = mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
 
-// Run tells whoever asked by OnChange when the catalogue or the tenants change, and reports
-// to operators what they should know of it, until ctx ends.
+// Run tells whoever asked by OnChange when the catalogue or the tenants change, and
+// reports to operators what they should know of it, until ctx ends.
 func (g *Gateway) Run(ctx context.Context) error {
 	var collisions map[registry.Collision]bool
 	var unmatched map[PatternPosition]bool
@@ -106,8 +106,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 }
 
-// reportAfter is how long after a change the gateway looks which names are taken and which
-// patterns match nothing: a reload changes tenants and servers one after the other, and
-// servers come up one by one, so a look right away would report what is right soon, and
-// make the views of all tenants for each of a hundred servers.
+// reportAfter is how long after a change the gateway looks which names are taken and
+// which patterns match nothing: a reload changes tenants and servers one after the other,
+// and servers come up one by one, so a look right away would report what is right soon,
+// and make the views of all tenants for each of a hundred servers.
 const reportAfter = time.Second

@@ -248,8 +248,8 @@ func (g *Gateway) limits(t *Tenant, n *policyName) []LimitSays {
 	return all
 }
 
-// ToolLimits returns the limits under tools of a tenant that calls of the named tool count
-// in.
+// ToolLimits returns the limits under tools of a tenant that calls of the named tool
+// count in.
 func (g *Gateway) ToolLimits(tenant, tool string) []LimitSays {
 	t := g.tenants.Load().byID[tenant]
 	if t == nil {
@@ -297,8 +297,8 @@ func (l LimitSays) String() string {
 	return fmt.Sprintf("%s: %s a second, %d at once", l.Setting, rate, l.Rate.Burst)
 }
 
-// Usable returns what the rules let a caller use of what servers offer, without tools that
-// nobody can call, kind after kind. The error says that the tenant is not served.
+// Usable returns what the rules let a caller use of what servers offer, without tools
+// that nobody can call, kind after kind. The error says that the tenant is not served.
 func (g *Gateway) Usable(p auth.Principal) ([]*registry.Item, error) {
 	c, err := g.Resolve(p)
 	if err != nil {

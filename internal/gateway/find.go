@@ -228,8 +228,8 @@ var (
 		"Several servers have a resource of this URI: read it by the URI in the list, with the server's name")
 )
 
-// owned returns the one of these resources or skills that the caller may use, nil if there
-// is none. The error is errAmbiguousResource.
+// owned returns the one of these resources or skills that the caller may use, nil if
+// there is none. The error is errAmbiguousResource.
 func owned(c *call, candidates []*registry.Item) (*registry.Item, error) {
 	var found *registry.Item
 	for _, one := range candidates {

@@ -277,7 +277,8 @@ func TestTenantThatIsNotServedIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoPatternComesIntoForceNowhere: it would deny nothing, and nobody would notice.
+// TestWhatIsNoPatternComesIntoForceNowhere: it would deny nothing, and nobody would
+// notice.
 func TestWhatIsNoPatternComesIntoForceNowhere(t *testing.T) {
 	b := newBench(t)
 	for _, text := range []string{"", "tool:x", "prompt:"} {

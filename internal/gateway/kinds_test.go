@@ -746,8 +746,8 @@ func TestInlineRefs(t *testing.T) {
 	}
 }
 
-// TestUsableIsWhatACallerCanCall has rules that name half of what there is, and a tool that
-// nobody can call.
+// TestUsableIsWhatACallerCanCall has rules that name half of what there is, and a tool
+// that nobody can call.
 func TestUsableIsWhatACallerCanCall(t *testing.T) {
 	b, l := newLibrary(t, TenantConfig{ID: "acme", Servers: []string{"lib"}, Rules: []Rule{
 		{Allow: []string{"*", "prompt:*", "resource:*"}}, {Deny: []string{"prompt:lib__part", "resource:*/b.txt"}},

@@ -11,8 +11,8 @@ import (
 // see. It is counted with what output cleaning changed.
 const leftOut sanitize.Kind = "left_out"
 
-// mentionFilter applies the rules of the caller to the resources that the result of its call
-// mentions.
+// mentionFilter applies the rules of the caller to the resources that the result of its
+// call mentions.
 //
 //	embedded   shown unless a rule denies it. An allowed tool may make up the URIs of
 //	           what it answers, so it needs no rule that allows them
@@ -63,9 +63,9 @@ func (j mentionFilter) shows(uri string, n *policyName, m registry.Mention) bool
 	return allowed && (!concerned || j.hasOneReading(uri, m))
 }
 
-// rulesNow returns the rules of the tenant, and which of them apply to the caller. A reload
-// may have changed them while the server worked. A caller whose tenant is not served any
-// more gets no result.
+// rulesNow returns the rules of the tenant, and which of them apply to the caller. A
+// reload may have changed them while the server worked. A caller whose tenant is not
+// served any more gets no result.
 func (c *call) rulesNow() ([]rule, ruleSet) {
 	was := c.caller.Tenant
 	now := c.gateway.tenants.Load().byID[was.ID]

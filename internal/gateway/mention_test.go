@@ -144,7 +144,8 @@ func TestARuleOfAReloadHoldsForResultsThatAreHeld(t *testing.T) {
 	}
 }
 
-// TestARuleOfAReloadHoldsForResultsOfCallsInWork has the rules change while a server works.
+// TestARuleOfAReloadHoldsForResultsOfCallsInWork has the rules change while a server
+// works.
 func TestARuleOfAReloadHoldsForResultsOfCallsInWork(t *testing.T) {
 	b, l := newLibrary(t)
 	l.reply = func(context.Context, *registry.Call) (mcp.Object, error) {

@@ -16,8 +16,8 @@ type personalLists struct {
 	why   map[string]error
 }
 
-// knownOf returns what is known of what servers offer to a caller. The principal is copied,
-// so that only those cost memory who have such a server.
+// knownOf returns what is known of what servers offer to a caller. The principal is
+// copied, so that only those cost memory who have such a server.
 func knownOf(servers []registry.PersonalServer, p auth.Principal) personalLists {
 	made := personalLists{lists: map[string]*registry.Lists{}}
 	for _, server := range servers {
@@ -26,9 +26,9 @@ func knownOf(servers []registry.PersonalServer, p auth.Principal) personalLists 
 	return made
 }
 
-// askedOf asks the servers what they offer to a caller, all at once: several that are slow
-// cost the time of one. A server that fails takes nothing from the others. A panic is the
-// request's own, which recovers from it. The principal is copied as for knownOf.
+// askedOf asks the servers what they offer to a caller, all at once: several that are
+// slow cost the time of one. A server that fails takes nothing from the others. A panic
+// is the request's own, which recovers from it. The principal is copied as for knownOf.
 func askedOf(ctx context.Context, servers []registry.PersonalServer, p auth.Principal) personalLists {
 	found, faults := make([]*registry.Lists, len(servers)), make([]error, len(servers))
 	panics := make([]any, len(servers))

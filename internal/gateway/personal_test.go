@@ -51,9 +51,9 @@ func (w *personalServer) offer(t *testing.T, subject string, tools ...string) {
 	w.offers[subject] = lists
 }
 
-// TestEachUserSeesListsOfTheirOwn has a server offer users different things. The rules hold
-// for each of them, a change is told to whom it concerns, and where the server does not say
-// what it offers, a call learns why and a stranger nothing.
+// TestEachUserSeesListsOfTheirOwn has a server offer users different things. The rules
+// hold for each of them, a change is told to whom it concerns, and where the server does
+// not say what it offers, a call learns why and a stranger nothing.
 func TestEachUserSeesListsOfTheirOwn(t *testing.T) {
 	b := newBench(t, TenantConfig{
 		ID: "acme", Servers: []string{"own", "box"},
@@ -237,8 +237,8 @@ func (panicking) Lists(context.Context, *auth.Principal) (*registry.Lists, error
 }
 func (panicking) Known(*auth.Principal) *registry.Lists { return nil }
 
-// TestPanicAtOneOfSeveralListsIsTheRequests has the lists of several servers be asked for at
-// once: a panic reaches the request, which recovers from it, and ends no process.
+// TestPanicAtOneOfSeveralListsIsTheRequests has the lists of several servers be asked for
+// at once: a panic reaches the request, which recovers from it, and ends no process.
 func TestPanicAtOneOfSeveralListsIsTheRequests(t *testing.T) {
 	names := []string{"one", "two", "three"}
 	for _, bad := range names {
@@ -263,8 +263,8 @@ func TestPanicAtOneOfSeveralListsIsTheRequests(t *testing.T) {
 	}
 }
 
-// forgetful is a server that has to be asked each time what it offers a user, as after a new
-// connection to it.
+// forgetful is a server that has to be asked each time what it offers a user, as after a
+// new connection to it.
 type forgetful struct{ *personalServer }
 
 func (forgetful) Known(*auth.Principal) *registry.Lists { return nil }

@@ -48,8 +48,8 @@ func (c *call) askable(questions mcp.RawJSON) error {
 	return nil
 }
 
-// checkAnswers returns an error unless what the client sends as answers to questions is an
-// object of objects.
+// checkAnswers returns an error unless what the client sends as answers to questions is
+// an object of objects.
 func (c *call) checkAnswers() error {
 	if err := needObject(c.params, "inputResponses"); err != nil {
 		return err

@@ -162,8 +162,8 @@ func TestACallerKeepsNoOtherTenant(t *testing.T) {
 	runtime.KeepAlive(&caller)
 }
 
-// TestRecordsSayWhichArgumentDoesNotFit shows that the record of refused arguments has the
-// place, of names that the schema has alone, and no value.
+// TestRecordsSayWhichArgumentDoesNotFit shows that the record of refused arguments has
+// the place, of names that the schema has alone, and no value.
 func TestRecordsSayWhichArgumentDoesNotFit(t *testing.T) {
 	b := newBench(t)
 	for _, arguments := range []string{`{"message":7}`, `{"secret":"x"}`} {

@@ -73,8 +73,8 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 const usedTTL = stateLife + time.Minute
 
 // isFirst tells whether the state was not used before. That of a call which waits here is
-// used nowhere else, so that no other replica has to be asked. When Redis does not answer,
-// what this replica knows decides, so that a state is free at most once at each.
+// used nowhere else, so that no other replica has to be asked. When Redis does not
+// answer, what this replica knows decides, so that a state is free at most once at each.
 func (g *Gateway) isFirst(ctx context.Context, c *call, s *state, now time.Time) bool {
 	if !g.used.first(s.Nonce, now) {
 		return false
@@ -120,8 +120,8 @@ func (g *Gateway) IsEverywhere(params mcp.Object) bool {
 // waits there for answers, or a task that lives there. It is "" where any can, where the
 // request names nothing of the kind, and where the caller may not use the item by the
 // config of this replica: two replicas may have different configs, and both must allow
-// it. declared are the extensions that the client declares: some items are there for those
-// alone that do.
+// it. declared are the extensions that the client declares: some items are there for
+// those alone that do.
 func (g *Gateway) Home(caller Caller, method string, params mcp.Object,
 	declared mcp.Extensions,
 ) replica.ID {

@@ -9,9 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// revocable ends the call as soon as Reauthorize finds that its caller may not go on. Whatever
-// the item answers then is not told. Its context is that of all further stages: timed has
-// it end when the time of the item is used up.
+// revocable ends the call as soon as Reauthorize finds that its caller may not go on.
+// Whatever the item answers then is not told. Its context is that of all further stages:
+// timed has it end when the time of the item is used up.
 func (g *Gateway) revocable(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		c.life.Begin(ctx)
@@ -38,15 +38,15 @@ func (g *Gateway) revocable(next Handler) Handler {
 }
 
 // isRevoked tells whether the call was ended because its caller may not go on with it, by
-// Reauthorize or by the door. ctx is that of revocable: whatever ends the call first is the
-// only cause in the context of the call.
+// Reauthorize or by the door. ctx is that of revocable: whatever ends the call first is
+// the only cause in the context of the call.
 func (c *call) isRevoked(ctx context.Context) bool {
 	return c.begun.revoked.Load() || errors.Is(context.Cause(ctx), ErrRevoked)
 }
 
 // stillAllows tells whether the tenants that are in force now allow the call. They may
-// have been replaced between the admission of the caller and the moment from which Reauthorize
-// knows the call.
+// have been replaced between the admission of the caller and the moment from which
+// Reauthorize knows the call.
 func (g *Gateway) stillAllows(c *call) bool {
 	t := g.tenants.Load().byID[c.caller.Tenant.ID]
 	if t == c.caller.Tenant {
@@ -85,9 +85,9 @@ func (g *Gateway) Stop() {
 	}
 }
 
-// Reauthorize ends every call whose caller could not begin it any more, those included that
-// wait for answers. It returns how many it ended. It is called after the tenants, the
-// issuers or their keys have changed. now says what the principal of a call may do by
+// Reauthorize ends every call whose caller could not begin it any more, those included
+// that wait for answers. It returns how many it ended. It is called after the tenants,
+// the issuers or their keys have changed. now says what the principal of a call may do by
 // now; it is false if the token is not accepted any more or its tenant not served.
 func (g *Gateway) Reauthorize(now func(auth.Principal) (Caller, bool)) (ended int) {
 	for _, u := range g.ongoing.all() {

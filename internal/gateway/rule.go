@@ -110,7 +110,8 @@ func (p patterns) of(kind registry.Kind) []string {
 // the server may decode the URI before it looks for the resource, may ignore its
 // fragment, its query and some characters at the end of its path, and may know its host
 // by other spellings (see registry.UsualSpelling). Otherwise a caller could get around
-// the rule by spelling the URI differently. A file is denied with each skill that it is in.
+// the rule by spelling the URI differently. A file is denied with each skill that it is
+// in.
 func (r *rule) denies(n *policyName) bool {
 	switch n.kind {
 	case registry.KindResource, registry.KindTemplate, registry.KindSkill:
@@ -158,8 +159,8 @@ func isOfURIs(kind registry.Kind) bool {
 }
 
 // ruleSet says which rules of a tenant apply to a caller, one byte for each condition:
-// applies if the caller fits it, lacksScopes if only scopes are lacking and a rule with it
-// has announce, else 0. Callers with the same set see the same items.
+// applies if the caller fits it, lacksScopes if only scopes are lacking and a rule with
+// it has announce, else 0. Callers with the same set see the same items.
 type ruleSet string
 
 const (

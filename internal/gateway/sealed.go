@@ -45,8 +45,8 @@ func (g *Gateway) openTask(id string) (*task, error) {
 }
 
 // mayUseToolOf tells whether a caller may use the tool of a task now, whatever its client
-// declares. As long as its server does not say what it offers to the caller, what the rules
-// say of the name holds.
+// declares. As long as its server does not say what it offers to the caller, what the
+// rules say of the name holds.
 func (g *Gateway) mayUseToolOf(t *task, c *Caller) bool {
 	s := g.tenantViewOf(c)
 	if found := g.callerViewIn(s, *c).tool(t.Tool); found != nil {

@@ -224,8 +224,8 @@ func TestDeniedSkillsHaveNoOtherSpelling(t *testing.T) {
 	}
 }
 
-// TestNestedSkillsAreFilesOfTheOuterOne holds because hosts read all files of a skill, and
-// the outer skill lists those of the inner one.
+// TestNestedSkillsAreFilesOfTheOuterOne holds because hosts read all files of a skill,
+// and the outer skill lists those of the inner one.
 func TestNestedSkillsAreFilesOfTheOuterOne(t *testing.T) {
 	const inner = `{"uri":"skill://docs/pdf/in/SKILL.md","frontmatter":{"name":"in"},"resources":"dynamic"}`
 	for name, test := range map[string]struct {

@@ -38,8 +38,8 @@ type state struct {
 	Server       string
 	CallID       string      // the id of the first request
 	Inner        mcp.RawJSON `json:",omitzero"` // the requestState of the upstream, a text; nil: it gave none
-	// Home is the replica where the call waits. It is "" if any replica can go on with the
-	// call, or if there is only one.
+	// Home is the replica where the call waits. It is "" if any replica can go on with
+	// the call, or if there is only one.
 	Home replica.ID `json:",omitzero"`
 }
 

@@ -49,8 +49,8 @@ func (b *bench) asked(t *testing.T, r *Request) mcp.Object {
 	return result
 }
 
-// TestAnswersInAWrongFormUseNothingUp sends answers that are none, which the server does not
-// get, and then better ones.
+// TestAnswersInAWrongFormUseNothingUp sends answers that are none, which the server does
+// not get, and then better ones.
 func TestAnswersInAWrongFormUseNothingUp(t *testing.T) {
 	tenant := everything()
 	tenant.Limits.UserCalls = &ratelimit.Limit{Rate: 0.001, Burst: 4}

@@ -29,8 +29,8 @@ type Subscription struct {
 	// Allows tells whether that caller, as resolved just now, may still have the
 	// subscription. It waits for nothing.
 	Allows func(Caller) bool
-	// Outcome is how a request that was refused ended, in the words of the records; "": it
-	// was not refused, or not recorded.
+	// Outcome is how a request that was refused ended, in the words of the records; "":
+	// it was not refused, or not recorded.
 	Outcome string
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// A client of 2025-11-25 may list its tasks, and is told of their status. Only the replica
-// that made a task knows whose it is. There the task lives, too, in a session with its
-// server, unless it is one of 2026-07-28:
+// A client of 2025-11-25 may list its tasks, and is told of their status. Only the
+// replica that made a task knows whose it is. There the task lives, too, in a session
+// with its server, unless it is one of 2026-07-28:
 //
 //	tools/call ──▶ makeTask ──▶ taskList: what was last heard of the task
 //	tasks/get, tasks/cancel ──▶ conformTask ──▶ note ──┘      ▲   │
@@ -30,8 +30,8 @@ const (
 	listedCost = 512       // bytes that a task takes besides its id and its state, roughly
 	listedGap  = time.Minute
 	maxFailed  = 6 // looks that failed, after which the next waits for listedGap
-	// bytes of results that are held for one owner: they take of the memory that its calls
-	// need, too, and nobody can take that back before their time is over
+	// bytes of results that are held for one owner: they take of the memory that its
+	// calls need, too, and nobody can take that back before their time is over
 	maxResults  = 16 << 20
 	mentionCost = 32 // bytes that a resource in a held result takes besides its URI
 )

@@ -108,8 +108,8 @@ func TestTaskOfAFailingServerIsAskedForSeldom(t *testing.T) {
 	})
 }
 
-// TestTaskOfLongLifeIsListed lists a task whose server keeps it for longer than a time can
-// say.
+// TestTaskOfLongLifeIsListed lists a task whose server keeps it for longer than a time
+// can say.
 func TestTaskOfLongLifeIsListed(t *testing.T) {
 	b, l := newTasks(t, mcp.TasksAsked)
 	b.config.Memory = share.New(1 << 20)

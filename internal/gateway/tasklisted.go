@@ -48,9 +48,9 @@ func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) (mcp.Obje
 	return mcp.NewObject(mcp.Member{Name: mcp.ResultTasks, Value: mcp.Array(states)}), nil
 }
 
-// stateOf asks for the state of a task as the caller's own tasks/get would, so that the look
-// is judged and on record. r is the request for which it is asked: of it counts what is
-// said of the client. gone tells that the caller has no such task any more.
+// stateOf asks for the state of a task as the caller's own tasks/get would, so that the
+// look is judged and on record. r is the request for which it is asked: of it counts what
+// is said of the client. gone tells that the caller has no such task any more.
 func (g *Gateway) stateOf(ctx context.Context, c Caller, r *Request, id string) (state mcp.Object, gone bool,
 	err error,
 ) {

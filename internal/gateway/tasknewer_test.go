@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// olderTask has a client of 2026-07-28 call a tool of a server of 2025-11-25 that runs only
-// as a task, and returns the id that the client has.
+// olderTask has a client of 2026-07-28 call a tool of a server of 2025-11-25 that runs
+// only as a task, and returns the id that the client has.
 func olderTask(t *testing.T, b *bench, l *library) string {
 	t.Helper()
 	l.uses = nil

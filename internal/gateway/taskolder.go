@@ -9,10 +9,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
-// A client of 2025-11-25 asks for a task, and must get one. A server of 2026-07-28 decides
-// by itself whether a call becomes a task, so that a result may come instead, which is
-// then held here as that of a task at its end. So is the refusal of arguments, and what a
-// server of 2025-11-25 answers with instead of a task:
+// A client of 2025-11-25 asks for a task, and must get one. A server of 2026-07-28
+// decides by itself whether a call becomes a task, so that a result may come instead,
+// which is then held here as that of a task at its end. So is the refusal of arguments,
+// and what a server of 2025-11-25 answers with instead of a task:
 //
 //	client of 2025-11-25      server of 2026-07-28
 //	tools/call with task ──▶  tools/call: a task, or a result, which taskList holds
@@ -137,8 +137,8 @@ func (c *call) aboutTask(ctx context.Context, method string, more ...mcp.Member)
 	return c.tool.Call(ctx, use)
 }
 
-// stateOfTask asks the server for the state of the task of the call, for a request that is
-// another one than tasks/get, whose own checks see nothing of it.
+// stateOfTask asks the server for the state of the task of the call, for a request that
+// is another one than tasks/get, whose own checks see nothing of it.
 func (c *call) stateOfTask(ctx context.Context) (mcp.Object, error) {
 	state, err := c.aboutTask(ctx, mcp.MethodTasksGet)
 	if said := answerOf(err); said != nil && said.Code == mcp.CodeInvalidParams {

@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// newerTask has a client of 2025-11-25 call a tool of a server of 2026-07-28, which gives a
-// task, and returns the id that the client has.
+// newerTask has a client of 2025-11-25 call a tool of a server of 2026-07-28, which gives
+// a task, and returns the id that the client has.
 func newerTask(t *testing.T, b *bench, l *library) string {
 	t.Helper()
 	l.uses = nil
@@ -102,8 +102,8 @@ func TestTaskOfANewerServer(t *testing.T) {
 	}
 }
 
-// TestNewerTaskIsAwaited waits for the result of a task that asks something meanwhile. Its
-// server names the question for a while after it was answered.
+// TestNewerTaskIsAwaited waits for the result of a task that asks something meanwhile.
+// Its server names the question for a while after it was answered.
 func TestNewerTaskIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := newTasks(t, mcp.TasksGiven)
@@ -242,9 +242,9 @@ func TestResultInPlaceOfATask(t *testing.T) {
 	})
 }
 
-// TestWhoAsksForATaskGetsOne asks servers of both forms for tasks, with arguments that are
-// refused and with some that the server of 2025-11-25 answers with a result. Programs that
-// ask for a task cannot read anything else.
+// TestWhoAsksForATaskGetsOne asks servers of both forms for tasks, with arguments that
+// are refused and with some that the server of 2025-11-25 answers with a result. Programs
+// that ask for a task cannot read anything else.
 func TestWhoAsksForATaskGetsOne(t *testing.T) {
 	for _, test := range []struct {
 		form                           mcp.Tasks

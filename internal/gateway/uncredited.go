@@ -9,9 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// uncredited explains a call that was not made because its server was not told, or did not
-// believe, who calls. The text is for a model, which can mend none of it; what
-// the server or an endpoint said is in the log alone.
+// uncredited explains a call that was not made because its server was not told, or did
+// not believe, who calls. The text is for a model, which can mend none of it; what the
+// server or an endpoint said is in the log alone.
 func uncredited(err *registry.UnavailableError) failure {
 	text, known := faults[err.Credential]
 	if !known {

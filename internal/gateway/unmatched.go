@@ -22,8 +22,8 @@ type watched struct {
 	text string // of the pattern, without its kind
 }
 
-// UnmatchedIn returns the patterns of tenants that match nothing in a catalogue, also those
-// that the config acknowledges, tenant after tenant.
+// UnmatchedIn returns the patterns of tenants that match nothing in a catalogue, also
+// those that the config acknowledges, tenant after tenant.
 func UnmatchedIn(catalogue *registry.Registry, tenants []TenantConfig) (out []Unmatched) {
 	now := catalogue.Catalogue()
 	for i := range tenants {
@@ -76,7 +76,8 @@ func watchedIn(all []watched, at PatternPosition, texts []string) []watched {
 	return all
 }
 
-// idle returns the patterns that are not known to match anything in the view, see watched.
+// idle returns the patterns that are not known to match anything in the view, see
+// watched.
 func (t *Tenant) idle(view *registry.View, meant bool) []idle {
 	var out []idle
 	// of the view, when a pattern has to be compared with all of them

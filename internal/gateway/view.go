@@ -23,8 +23,8 @@ func (g *Gateway) tenantViewFor(t *Tenant) *tenantView {
 	return s
 }
 
-// tenantViewOf returns what the tenant of the caller sees of the present catalogue, with the
-// lists that servers have for the caller alone.
+// tenantViewOf returns what the tenant of the caller sees of the present catalogue, with
+// the lists that servers have for the caller alone.
 func (g *Gateway) tenantViewOf(c *Caller) *tenantView {
 	s := g.tenantViewFor(c.Tenant)
 	if c.personal.lists == nil {
@@ -56,8 +56,8 @@ func (g *Gateway) informed(ctx context.Context, c *Caller) personalLists {
 	return askedOf(ctx, servers, c.Principal)
 }
 
-// tenantViewAs returns what the caller sees of the present catalogue whose client declares these
-// extensions. Nearly everywhere that is the same for all.
+// tenantViewAs returns what the caller sees of the present catalogue whose client
+// declares these extensions. Nearly everywhere that is the same for all.
 func (g *Gateway) tenantViewAs(c *Caller, declared mcp.Extensions) *tenantView {
 	s := g.tenantViewOf(c)
 	if view := s.view.For(declared); view != s.view {
@@ -143,8 +143,8 @@ func (g *Gateway) Lists(c Caller) Digests {
 }
 
 // HeaderParams returns which arguments of the named tool are repeated in Mcp-Param-*
-// headers by clients that declare these extensions. It returns none if the caller does not
-// see the tool.
+// headers by clients that declare these extensions. It returns none if the caller does
+// not see the tool.
 func (g *Gateway) HeaderParams(c Caller, declared mcp.Extensions, tool string) []registry.HeaderParam {
 	visible := g.callerViewAs(c, declared)
 	if found := cmp.Or(visible.tool(tool), visible.own[tool]); found != nil {

@@ -72,8 +72,8 @@ func serversWithApps(view *registry.View) (servers []string) {
 }
 
 // reportCollisions counts the items that are left out because of their names, and logs
-// those that were not reported before, each once: Warnings names all tenants that have it.
-// It returns all that count as reported.
+// those that were not reported before, each once: Warnings names all tenants that have
+// it. It returns all that count as reported.
 func (g *Gateway) reportCollisions(ctx context.Context,
 	before map[registry.Collision]bool,
 ) map[registry.Collision]bool {

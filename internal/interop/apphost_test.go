@@ -47,8 +47,8 @@ type viewReport struct {
 
 // TestAppsInABrowser shows the view of an example server of the SDK of apps in a real
 // browser, with that SDK's own bridge. The view calls its server's tool by the name that
-// the server gave it. It is the view that the server has, it works, and its picture is the
-// same as in a host that is connected to the server itself.
+// the server gave it. It is the view that the server has, it works, and its picture is
+// the same as in a host that is connected to the server itself.
 func TestAppsInABrowser(t *testing.T) {
 	t.Parallel()
 	binary, modules := node(t)
@@ -64,9 +64,9 @@ func TestAppsInABrowser(t *testing.T) {
 	})
 }
 
-// TestAppsInTheInspector shows the view in a host that others wrote, the MCP Inspector in a
-// real browser: a person opens the app there and presses its button. It works as without a
-// gateway, and looks the same.
+// TestAppsInTheInspector shows the view in a host that others wrote, the MCP Inspector in
+// a real browser: a person opens the app there and presses its button. It works as
+// without a gateway, and looks the same.
 func TestAppsInTheInspector(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a host and its browser take long, and TestAppsInABrowser has another: make nightly")
@@ -95,8 +95,8 @@ func exampleView(t *testing.T, modules string) []byte {
 }
 
 // hostsApps has a host show the app of the example server, in servers and clients of both
-// eras: without a gateway and through one. The view must work, and its picture be the same.
-// judge judges what else the host tells of the two.
+// eras: without a gateway and through one. The view must work, and its picture be the
+// same. judge judges what else the host tells of the two.
 func hostsApps(t *testing.T, binary, modules string, show func(t *testing.T, origin, token, revision string) hostResult,
 	judge func(where string, got, bare hostResult),
 ) {
@@ -138,8 +138,8 @@ servers:
 	}
 }
 
-// inspect has a person look at the app of what is at an address in the MCP Inspector, which
-// speaks the revisions of an era.
+// inspect has a person look at the app of what is at an address in the MCP Inspector,
+// which speaks the revisions of an era.
 func inspect(t *testing.T, browser, binary, modules, address, token, era string) (got hostResult) {
 	t.Helper()
 	home, port := t.TempDir(), freePort(t)
@@ -226,8 +226,8 @@ func nodeServer(t *testing.T, binary, modules, pkg string) string {
 	return "http://" + address
 }
 
-// newClock returns a server of 2026-07-28 with the tool and the view of the example, whose
-// SDK speaks older revisions alone.
+// newClock returns a server of 2026-07-28 with the tool and the view of the example,
+// whose SDK speaks older revisions alone.
 func newClock(view []byte) http.Handler {
 	const uri = "ui://get-time/mcp-app.html"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -291,8 +291,8 @@ type hostResult struct {
 }
 
 // show has a host of that revision show the view of what is at an address, and returns
-// what it tells and the picture of its page. The browser takes it when all of the page has
-// come: a picture in the page comes when the host has told.
+// what it tells and the picture of its page. The browser takes it when all of the page
+// has come: a picture in the page comes when the host has told.
 func (s *stage) show(t *testing.T, address, token, revision string) (got hostResult) {
 	t.Helper()
 	to, err := url.Parse(address)

@@ -59,9 +59,9 @@ func (a appsOf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // showsApps is what a client declares that hosts apps.
 const showsApps = `"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`
 
-// TestT16NothingOfAppsCrosses has two users of each of two tenants, in both eras, with apps
-// and without, with one gateway and with three replicas. Each tenant has a server with an
-// app. Bob may not read its view, nor call the tool that it calls.
+// TestT16NothingOfAppsCrosses has two users of each of two tenants, in both eras, with
+// apps and without, with one gateway and with three replicas. Each tenant has a server
+// with an app. Bob may not read its view, nor call the tool that it calls.
 func TestT16NothingOfAppsCrosses(t *testing.T) {
 	t.Parallel()
 	for _, form := range forms {

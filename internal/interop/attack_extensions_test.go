@@ -13,9 +13,9 @@ import (
 )
 
 // worker is a server of either era whose tool becomes a task, which has the marker of its
-// call. All its tasks are known to whoever asks, so that only the gateway keeps them apart.
-// A task of the tool asks, which only one of 2025-11-25 has, asks something with the
-// marker.
+// call. All its tasks are known to whoever asks, so that only the gateway keeps them
+// apart. A task of the tool asks, which only one of 2025-11-25 has, asks something with
+// the marker.
 type worker struct {
 	modern bool
 

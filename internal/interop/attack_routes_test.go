@@ -125,7 +125,8 @@ func refusesAt(t *testing.T, g *gateway, session, path string, methods []string,
 
 // publicMetadata checks the one thing that everyone may read: where tokens for a path
 // come from. It is the same whatever token comes with the request, and that of a tenant
-// that is not there is that of /mcp. https://datatracker.ietf.org/doc/html/rfc9728#section-3.1
+// that is not there is that of /mcp.
+// https://datatracker.ietf.org/doc/html/rfc9728#section-3.1
 func publicMetadata(t *testing.T, g *gateway, methods []string) {
 	t.Helper()
 	const path = "/.well-known/oauth-protected-resource"

@@ -10,18 +10,18 @@ import (
 )
 
 // upstreamAuth are the scenarios of the suite's client side in which a client gets its
-// tokens without a browser, and the check that the gateway must pass as the client. In the
-// others of auth/* a person is sent to an authorization endpoint, or the client registers
-// itself there for that.
+// tokens without a browser, and the check that the gateway must pass as the client. In
+// the others of auth/* a person is sent to an authorization endpoint, or the client
+// registers itself there for that.
 var upstreamAuth = map[string]string{
 	"auth/client-credentials-basic": "client-credentials-basic-auth",
 	"auth/client-credentials-jwt":   "client-credentials-jwt-verified",
 	"auth/metadata-issuer-mismatch": "sep-2468-client-validate-metadata-issuer",
 }
 
-// TestConformanceOfUpstreamAuth has the suite's mock servers want a token, which the gateway
-// gets from the suite's authorization server by its own config. What an operator is told of
-// that server, its issuer, is read from the metadata of the resource here.
+// TestConformanceOfUpstreamAuth has the suite's mock servers want a token, which the
+// gateway gets from the suite's authorization server by its own config. What an operator
+// is told of that server, its issuer, is read from the metadata of the resource here.
 func TestConformanceOfUpstreamAuth(t *testing.T) {
 	t.Parallel()
 	node(t) // says whether it is there before anything starts
@@ -80,8 +80,8 @@ func clientWithAuth(t *testing.T, parent string) string {
 	return path
 }
 
-// runWithAuth puts a gateway before the mock server that has the client's credential in its
-// config, and lists the tools through it.
+// runWithAuth puts a gateway before the mock server that has the client's credential in
+// its config, and lists the tools through it.
 func (j *job) runWithAuth(t *testing.T) {
 	code := 1
 	defer func() { j.done <- code }()

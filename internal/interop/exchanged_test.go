@@ -21,8 +21,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// ownSignIn stands for the gateway's authorization server: it has the sign-in of one person
-// at a provider, and gives her tokens of its own.
+// ownSignIn stands for the gateway's authorization server: it has the sign-in of one
+// person at a provider, and gives her tokens of its own.
 type ownSignIn struct {
 	key      auth.Key
 	provider signin.Provider
@@ -153,8 +153,8 @@ func TestProvidersTokenIsExchangedForThoseWhoSignedInHere(t *testing.T) {
 }
 
 // TestZitadelExchangesTheTokenOfAPerson signs two people in at the example provider of
-// zitadel's library. It gives a token in exchange for that of the one who may be acted for.
-// For the other's it gives none, and answers 500.
+// zitadel's library. It gives a token in exchange for that of the one who may be acted
+// for. For the other's it gives none, and answers 500.
 func TestZitadelExchangesTheTokenOfAPerson(t *testing.T) {
 	t.Parallel()
 	issuer := zitadel(t)

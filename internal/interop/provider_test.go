@@ -291,8 +291,8 @@ func TestSignInAtOIDCProvider(t *testing.T) {
 	})
 }
 
-// TestSignInAtZitadel signs somebody in at the example provider of zitadel's library, which
-// has another way with scopes, claims and refresh tokens than oidc-provider.
+// TestSignInAtZitadel signs somebody in at the example provider of zitadel's library,
+// which has another way with scopes, claims and refresh tokens than oidc-provider.
 func TestSignInAtZitadel(t *testing.T) {
 	t.Parallel()
 	issuer := zitadel(t)

@@ -76,10 +76,10 @@ func npmDocument(generation string) func(t *testing.T, w *signInWorld, at signIn
 }
 
 // TestClientsSignInByTheirDocuments has clients name a document of theirs, which this
-// authorization server reads over TLS: the sign-in goes from a 401 to a tool's answer, and
-// nothing is registered but by the client that knows no documents. The documents are those
-// of the clients' makers as far as they are known, served on this machine: the real ones
-// are not asked for.
+// authorization server reads over TLS: the sign-in goes from a 401 to a tool's answer,
+// and nothing is registered but by the client that knows no documents. The documents are
+// those of the clients' makers as far as they are known, served on this machine: the real
+// ones are not asked for.
 func TestClientsSignInByTheirDocuments(t *testing.T) {
 	t.Parallel()
 	for _, c := range documentClients {
@@ -138,8 +138,8 @@ func readingOnly(web *httptest.Server) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// documentServer starts an MCP server with a tool behind an authorization server that reads
-// documents with a client, and counts who registers.
+// documentServer starts an MCP server with a tool behind an authorization server that
+// reads documents with a client, and counts who registers.
 func documentServer(t *testing.T, documents *http.Client, registered *atomic.Int64) string {
 	t.Helper()
 	return authorizationServer(t, "", documents, func(tokens *auth.Verifier, signIn http.Handler) http.Handler {

@@ -31,8 +31,8 @@ func argumentsOf(tool string) map[string]any {
 	return map[string]any{"timezone": "UTC"}
 }
 
-// npmSDK signs in with an SDK from npm, which is a program's own part of it: its callback,
-// and where it keeps tokens.
+// npmSDK signs in with an SDK from npm, which is a program's own part of it: its
+// callback, and where it keeps tokens.
 func npmSDK(generation string) func(t *testing.T, w *signInWorld, at signInAddress) caller {
 	return func(t *testing.T, w *signInWorld, at signInAddress) caller {
 		return npmProgram(t, generation, at.url, w.surf.url, at.tenant)

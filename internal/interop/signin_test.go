@@ -30,11 +30,12 @@ var signInClients = []struct {
 	// announced.
 	lacks   string
 	stepsUp bool // it signs in again for that scope
-	// What is read when its sign-in was ended while it was connected. Most sign in again by
-	// themselves, so that the call is answered.
+	// What is read when its sign-in was ended while it was connected. Most sign in again
+	// by themselves, so that the call is answered.
 	ended string
 }{
-	// It refreshes its tokens where it should sign in again, and so gets no further scope.
+	// It refreshes its tokens where it should sign in again, and so gets no further
+	// scope.
 	{name: "npm SDK 1", connect: npmSDK("1"), quick: true, lacks: "403 after trying upscoping", ended: "42"},
 	{name: "npm SDK 2", connect: npmSDK("2"), lacks: "UTC", stepsUp: true, ended: "42"},
 	{name: "Go SDK", connect: goSDK, quick: true, life: 1, lacks: "UTC", stepsUp: true, ended: "42"},
@@ -42,18 +43,19 @@ var signInClients = []struct {
 	{name: "mcp-go", connect: mcpGoOAuth, lacks: "UTC", ended: "42"},
 	{name: "Claude Code", connect: claudeSignsIn, lacks: "needs additional permissions", ended: "uthenti"},
 	{name: "Codex", connect: codexSignsIn, lacks: "Insufficient scope", ended: "Authentication required"},
-	// A 401 or 403 in a conversation makes it register a client without redirect_uris. It refreshes by
-	// the clock, five minutes early, so that people meet this only when a sign-in was ended.
+	// A 401 or 403 in a conversation makes it register a client without redirect_uris. It
+	// refreshes by the clock, five minutes early, so that people meet this only when a
+	// sign-in was ended.
 	{name: "Gemini CLI", connect: geminiSignsIn, life: 1, lacks: "redirect_uris", ended: "redirect_uris"},
 	{name: "MCP Inspector", connect: inspectorSignsIn, lacks: "AUTHORIZED without authorization code", ended: "42"},
 	{name: "mcp-remote", connect: remoteSignsIn, lacks: "UTC", stepsUp: true, ended: "42"},
 	{name: "Python SDK, its wire", connect: pythonWire, lacks: "UTC", stepsUp: true, ended: "42"},
 }
 
-// TestEveryClientSignsIn has each client go from a 401 to a tool call with no token typed:
-// alice signs in at her company's provider and consents, with Chromium. Then its access
-// token expires, it comes to both tenants of alice at once, it needs one more scope, and
-// the operator ends its sign-in while it is connected.
+// TestEveryClientSignsIn has each client go from a 401 to a tool call with no token
+// typed: alice signs in at her company's provider and consents, with Chromium. Then its
+// access token expires, it comes to both tenants of alice at once, it needs one more
+// scope, and the operator ends its sign-in while it is connected.
 func TestEveryClientSignsIn(t *testing.T) {
 	t.Parallel()
 	node(t)

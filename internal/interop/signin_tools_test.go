@@ -64,7 +64,8 @@ func remoteWith(t *testing.T, w *signInWorld, at signInAddress, options ...strin
 		call := &sdk.CallToolParams{Name: tool, Arguments: argumentsOf(tool)}
 		result, err := session.CallTool(t.Context(), call)
 		if err != nil && strings.Contains(err.Error(), "sign in again") {
-			// Where two of its requests are refused at once, it signs in for the next call.
+			// Where two of its requests are refused at once, it signs in for the next
+			// call.
 			result, err = session.CallTool(t.Context(), call)
 		}
 		if err != nil {

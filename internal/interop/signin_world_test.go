@@ -41,8 +41,8 @@ type pageVisit struct {
 	Failed string   // why it did not come to an end; "": it did
 }
 
-// open has the person go to an address and sign in. Where the gateway asks, she chooses the
-// tenant.
+// open has the person go to an address and sign in. Where the gateway asks, she chooses
+// the tenant.
 func (s *chromiumBrowser) open(t testing.TB, address, tenant string) {
 	t.Helper()
 	s.ask(t, http.MethodPost, "/open?tenant="+tenant, address, &pageVisit{})
@@ -213,8 +213,8 @@ func (f *recordingProxy) expire() {
 	f.expired = len(f.given)
 }
 
-// heard returns the requests to a path behind the address of a tenant or of all, that were
-// answered with that status.
+// heard returns the requests to a path behind the address of a tenant or of all, that
+// were answered with that status.
 func (f *recordingProxy) heard(path string, status int) []sent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -239,8 +239,8 @@ func (f *recordingProxy) consents() int {
 		func(one sent) bool { return one.method != http.MethodPost }))
 }
 
-// signInWorld is a gateway that signs people in, the company's provider, and a person with
-// a browser.
+// signInWorld is a gateway that signs people in, the company's provider, and a person
+// with a browser.
 type signInWorld struct {
 	*gateway
 	*recordingProxy

@@ -159,8 +159,8 @@ servers:
 	return g, all
 }
 
-// TestConformanceOfSkills lets the official suite look at the skills of two servers at once,
-// before one gateway and before a fleet.
+// TestConformanceOfSkills lets the official suite look at the skills of two servers at
+// once, before one gateway and before a fleet.
 func TestConformanceOfSkills(t *testing.T) {
 	t.Parallel()
 	for _, form := range forms {

@@ -169,8 +169,8 @@ func (s *tasker) call(p *taskParams, knows bool) string {
 }
 
 // TestConformanceOfTasks runs the suite's scenarios of the extension against a server
-// with tasks behind the gateway. That of notifications has no checks yet; the wire scripts
-// of package server have them.
+// with tasks behind the gateway. That of notifications has no checks yet; the wire
+// scripts of package server have them.
 func TestConformanceOfTasks(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(&tasker{tasks: make(map[string]*serverTask)})

@@ -48,9 +48,9 @@ func TestTasksOfARealServer(t *testing.T) {
 	}
 }
 
-// TestTasksOfANewerServer runs a tool of a server of 2026-07-28 with the same client, which
-// knows tasks of 2025-11-25. The task asks its user something. A tool that its server
-// answers at once is a task for the client, too.
+// TestTasksOfANewerServer runs a tool of a server of 2026-07-28 with the same client,
+// which knows tasks of 2025-11-25. The task asks its user something. A tool that its
+// server answers at once is a task for the client, too.
 func TestTasksOfANewerServer(t *testing.T) {
 	t.Parallel()
 	binary, _ := node(t)
@@ -74,9 +74,9 @@ func TestTasksOfANewerServer(t *testing.T) {
 	}
 }
 
-// TestTasksOfAnOlderServer runs the tool of the first test, which works as a task only, with
-// the package of tasks of 2026-07-28, before one gateway and before a fleet. Over HTTP the
-// task asks its user something.
+// TestTasksOfAnOlderServer runs the tool of the first test, which works as a task only,
+// with the package of tasks of 2026-07-28, before one gateway and before a fleet. Over
+// HTTP the task asks its user something.
 func TestTasksOfAnOlderServer(t *testing.T) {
 	t.Parallel()
 	web := everythingOverHTTP(t)

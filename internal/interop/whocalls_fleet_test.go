@@ -21,8 +21,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// rotatingIssuer signs tokens of people with one of two keys, and serves both: like others
-// it shows the next key long before that signs.
+// rotatingIssuer signs tokens of people with one of two keys, and serves both: like
+// others it shows the next key long before that signs.
 type rotatingIssuer struct {
 	name, url string
 	keys      [2]auth.Key
@@ -93,7 +93,8 @@ func newKnownFleet(t *testing.T) *knownFleet {
 	f.writeSecrets(t)
 	login := oidcProvider(t, map[string]any{"exchange": map[string]any{"keys": f.issuer.url, "secret": hmacSecret}})
 	f.servers = map[string]*whoServer{
-		// the keys of a replica that goes on: nginx asks no other in place of one that is gone
+		// the keys of a replica that goes on: nginx asks no other in place of one that is
+		// gone
 		"crm": whoServes(t, map[string]any{
 			"sdk": 2, "modern": true, "keys": "http://" + f.replicas[0].addr + "/identity/jwks", "issuer": "http://" + f.addr, "audience": "crm",
 		}),

@@ -51,7 +51,8 @@ func (s *whoServer) lines(t testing.TB) []whoLine {
 	return all
 }
 
-// whoAsks calls the tool who of a server as one user, and returns what the server answers.
+// whoAsks calls the tool who of a server as one user, and returns what the server
+// answers.
 func whoAsks(ctx context.Context, s *talker, server, marker string) (string, error) {
 	limit, done := context.WithTimeout(ctx, patient)
 	defer done()
@@ -83,8 +84,8 @@ func (w who) identity() string {
 }
 
 // TestNPMServersVerifyWhoCalls has servers of both generations of the official SDK verify
-// who calls by the gateway's key set, with the SDK's own guard for bearer tokens. Users of
-// two tenants and two issuers, some with the same subjects, call at the same time.
+// who calls by the gateway's key set, with the SDK's own guard for bearer tokens. Users
+// of two tenants and two issuers, some with the same subjects, call at the same time.
 func TestNPMServersVerifyWhoCalls(t *testing.T) {
 	t.Parallel()
 	g := settle(t)

@@ -11,8 +11,8 @@ import (
 
 // Context is a context that ends with its parent, with another context that it depends
 // on, when End is called, or when its time is over. Nearly every call is answered before
-// anybody waits for its end, so what such a wait needs, which is a channel, a timer and an
-// entry with the parent, is made at the first call of Done:
+// anybody waits for its end, so what such a wait needs, which is a channel, a timer and
+// an entry with the parent, is made at the first call of Done:
 //
 //	Begin ──▶ bare ──Done, End, or a look after the end──▶ armed: a context of the standard library does everything
 //	            │                                            │

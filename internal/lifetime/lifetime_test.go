@@ -172,8 +172,8 @@ func TestParentShowsThrough(t *testing.T) {
 	}
 }
 
-// TestATimeMayBeSetLater gives a Context a deadline after it has begun, before anybody has
-// waited for its end and after.
+// TestATimeMayBeSetLater gives a Context a deadline after it has begun, before anybody
+// has waited for its end and after.
 func TestATimeMayBeSetLater(t *testing.T) {
 	for _, armed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

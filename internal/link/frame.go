@@ -16,18 +16,19 @@ import (
 //
 //	request: head, body          answer: head, pieces of the body as they come, an empty piece
 //
-// Each of these is a frame: its length in four bytes, most significant first, and then that
-// many bytes. A head is texts, which are frames themselves: some that have their place, and
-// then the names and values of headers.
+// Each of these is a frame: its length in four bytes, most significant first, and then
+// that many bytes. A head is texts, which are frames themselves: some that have their
+// place, and then the names and values of headers.
 
 const (
 	lengthSize = 4 // bytes
-	// bytes of a head: 36 KiB of a client, each header of which takes four at least there and
-	// up to nine here, and what is added
+	// bytes of a head: 36 KiB of a client, each header of which takes four at least there
+	// and up to nine here, and what is added
 	maxHead = 96 << 10
 )
 
-// protocol names this form of what is said, and is agreed on by both ends while they connect.
+// protocol names this form of what is said, and is agreed on by both ends while they
+// connect.
 const protocol = "drawbridge-link/2"
 
 // errForm says that the other side has sent something else than a frame of the kind that

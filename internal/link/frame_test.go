@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestHeadsComeBack writes heads and reads them, and then all parts of them, of which none
-// is a head.
+// TestHeadsComeBack writes heads and reads them, and then all parts of them, of which
+// none is a head.
 func TestHeadsComeBack(t *testing.T) {
 	t.Parallel()
 	many := make(http.Header)

@@ -1,14 +1,15 @@
 // Package link answers: how does one replica reach another? It carries messages of
-// replicas, and requests of clients that one replica forwards to another, over connections
-// that carry nothing else. It knows who the others are only through a Directory,
-// and deliberately not what a message says or what a request asks for.
+// replicas, and requests of clients that one replica forwards to another, over
+// connections that carry nothing else. It knows who the others are only through a
+// Directory, and deliberately not what a message says or what a request asks for.
 //
 //	Send ─────▶ the message ────────────────────────▶ the handler of that kind ──▶ what that says
 //	Forward ──▶ the request of a client, as it came ──▶ the handler of clients ────▶ its answer, as it comes
 //
-// A connection carries one exchange at a time (frame.go). HTTP would do, and did: net/http
-// waits in a second goroutine for a client that leaves, and writes and reads headers by
-// rules that only foreign peers need, which was a third of what a forwarded request costs.
+// A connection carries one exchange at a time (frame.go). HTTP would do, and did:
+// net/http waits in a second goroutine for a client that leaves, and writes and reads
+// headers by rules that only foreign peers need, which was a third of what a forwarded
+// request costs.
 //
 // Both ends are authenticated, and nothing is readable on the way: each replica makes a
 // certificate at its start, the Directory has its digest, and no certificate with another
@@ -129,8 +130,8 @@ func (l *Link) find(id string) (address string, secure *tls.Config, err error) {
 }
 
 // anybody accepts each certificate. Who has none of a replica is answered so by serve,
-// which heeds nothing of the request: were the connection refused, a replica that is not known yet
-// could not tell that from one that was lost in the middle.
+// which heeds nothing of the request: were the connection refused, a replica that is not
+// known yet could not tell that from one that was lost in the middle.
 func anybody(Digest) bool { return true }
 
 // Leave begins the end of Serve. Whatever is asked from now on is answered with

@@ -232,8 +232,8 @@ func TestRequestsArriveAsTheyCame(t *testing.T) {
 	}
 }
 
-// TestForwardsEndWithEitherSide has a client leave, which the other replica sees, and then
-// that replica end, which the one sees that waits for it.
+// TestForwardsEndWithEitherSide has a client leave, which the other replica sees, and
+// then that replica end, which the one sees that waits for it.
 func TestForwardsEndWithEitherSide(t *testing.T) {
 	t.Parallel()
 	began, left := make(chan struct{}, 2), make(chan struct{}, 2)
@@ -346,8 +346,8 @@ func TestNobodyElseIsTalkedTo(t *testing.T) {
 }
 
 // TestConnectionsAreKept forwards requests of which not all is read, at either end, and
-// some whose handlers wait for clients to leave. All go over one connection, but for those
-// after an answer that broke off.
+// some whose handlers wait for clients to leave. All go over one connection, but for
+// those after an answer that broke off.
 func TestConnectionsAreKept(t *testing.T) {
 	t.Parallel()
 	large := bytes.Repeat([]byte("large "), 1<<18)

@@ -60,7 +60,8 @@ const (
 	// statusNone says that who asks is not known, or that the replica leaves: nothing was
 	// done.
 	statusNone = 0
-	// statusAway answers a ping: the replica does not reach what the Directory knows from.
+	// statusAway answers a ping: the replica does not reach what the Directory knows
+	// from.
 	statusAway = 1
 )
 
@@ -70,8 +71,8 @@ const (
 // then that its client has left. The error is ErrUnreached or ErrLost, and so is that of
 // reading the body.
 //
-// A request without a method is none of a client: its target is the kind of a message, and
-// Remote the tenant; without that it is a ping.
+// A request without a method is none of a client: its target is the kind of a message,
+// and Remote the tenant; without that it is a ping.
 func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Response, error) {
 	peer, ok := l.config.Directory.Peer(to)
 	if !ok {

@@ -88,7 +88,8 @@ func TestWhoCanBeAskedWhat(t *testing.T) {
 	}
 }
 
-// TestBitsOfCapabilities fixes which bit says what, because tickets of sessions have them.
+// TestBitsOfCapabilities fixes which bit says what, because tickets of sessions have
+// them.
 func TestBitsOfCapabilities(t *testing.T) {
 	for text, bits := range map[string]byte{
 		`{}`:                          0,

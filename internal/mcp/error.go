@@ -44,8 +44,8 @@ type Error struct {
 // Error implements error, for logs.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// ErrorIn returns the error that raw is, as Object writes it, nil if raw is no object with an
-// integer code.
+// ErrorIn returns the error that raw is, as Object writes it, nil if raw is no object
+// with an integer code.
 func ErrorIn(raw RawJSON) *Error {
 	detail, _ := ObjectOf(raw)
 	code, ok := detail.Value("code").Int()

@@ -30,9 +30,10 @@ type Extension struct {
 	// Flags are settings of servers that are true or false. The gateway declares one as
 	// true if a server of the caller does.
 	Flags []string
-	// What cleaning never edits, because hosts run it or compare it: contents of resources
-	// of these media types, those under Schemes if Files is true, and definitions that
-	// have the member Item. They pass as the server wrote them, or not at all.
+	// What cleaning never edits, because hosts run it or compare it: contents of
+	// resources of these media types, those under Schemes if Files is true, and
+	// definitions that have the member Item. They pass as the server wrote them, or not
+	// at all.
 	Whole []string
 	Files bool
 	Item  string // "": it defines nothing of its own
@@ -251,8 +252,8 @@ func ParseExtensions(text string) Extensions {
 
 // Bounds of what one side declares.
 const (
-	// bytes of all extensions that are let through, as JSON; with the others they fit the id
-	// of a session, see seal.MaxPlain
+	// bytes of all extensions that are let through, as JSON; with the others they fit the
+	// id of a session, see seal.MaxPlain
 	maxPassed  = 512
 	maxUnknown = 8 // identifiers of others that are told
 	maxVarying = 3 // extensions on which lists of a server may depend

@@ -86,8 +86,8 @@ func TestExtensionsNameTheirMethods(t *testing.T) {
 	}
 }
 
-// TestExtensionsAreInTheReference compares the table of docs/reference/protocol.md with the
-// rows: it says what the gateway knows of each.
+// TestExtensionsAreInTheReference compares the table of docs/reference/protocol.md with
+// the rows: it says what the gateway knows of each.
 func TestExtensionsAreInTheReference(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/protocol.md")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 type Once[T any] struct{ flights singleflight.Group }
 
 // Do returns what do returns, which is called for the first of those who come with a key.
-// Its context does not end when that one leaves, since others wait. Whoever's own ctx ends
-// gets the error of that.
+// Its context does not end when that one leaves, since others wait. Whoever's own ctx
+// ends gets the error of that.
 func (o *Once[T]) Do(ctx context.Context, key string, do func(context.Context) (T, error)) (T, error) {
 	flight := o.flights.DoChan(key, func() (any, error) { return do(context.WithoutCancel(ctx)) })
 	select {

@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
-// TestWhatIsDoneOnceGoesOnForThoseWhoWait has somebody who begins a fetch and leaves, and another
-// who waits for it.
+// TestWhatIsDoneOnceGoesOnForThoseWhoWait has somebody who begins a fetch and leaves, and
+// another who waits for it.
 func TestWhatIsDoneOnceGoesOnForThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -50,9 +50,9 @@ func WaitOr(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	return true
 }
 
-// Every calls do once in each period until ctx ends, the first time when one is over. What
-// do takes is part of the period, so a slow one does not put off the next. With Wait in a
-// loop it does.
+// Every calls do once in each period until ctx ends, the first time when one is over.
+// What do takes is part of the period, so a slow one does not put off the next. With Wait
+// in a loop it does.
 func Every(ctx context.Context, period time.Duration, do func(context.Context)) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()

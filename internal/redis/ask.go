@@ -24,8 +24,8 @@ func newTurn() any { return &turn{came: make(chan error, 1), timer: time.NewTime
 // ask makes a call of a kind, see kindOf, over a link, on a goroutine of its own, and
 // waits for it at most that long. If over is false, the goroutine may still run, and what
 // it writes must not be read. It ends soon after, since it has little more time, and with
-// the link at the latest. The library never sees the caller's context: a caller that gives
-// up would otherwise end a connection that others use, or are waiting for.
+// the link at the latest. The library never sees the caller's context: a caller that
+// gives up would otherwise end a connection that others use, or are waiting for.
 func (s *Store) ask(ctx context.Context, l *link, kind string, wait time.Duration,
 	call func(context.Context, rueidis.Client) error,
 ) (over bool, err error) {

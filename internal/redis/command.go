@@ -224,10 +224,10 @@ func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply,
 	return p.runFor(ctx, s, 0, keys, args)
 }
 
-// RunSized is Run for an answer that may be large, and whose size nobody knows before. The
-// script has as its last argument how many bytes the answer may have. Where that needs
-// more, it answers with how many: then it is run again for these, unless they are more than
-// most.
+// RunSized is Run for an answer that may be large, and whose size nobody knows before.
+// The script has as its last argument how many bytes the answer may have. Where that
+// needs more, it answers with how many: then it is run again for these, unless they are
+// more than most.
 func (p *Script) RunSized(ctx context.Context, s *Store, answer, most int, keys,
 	args []string,
 ) (Reply, error) {

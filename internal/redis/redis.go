@@ -74,8 +74,8 @@ type Config struct {
 	// Opened is told each time that calls are not made any more; nil: nobody is. It must
 	// return at once.
 	Opened func(State)
-	// Refused is called for each value that is not what a replica has written; nil: nobody
-	// is told.
+	// Refused is called for each value that is not what a replica has written; nil:
+	// nobody is told.
 	Refused func()
 }
 
@@ -140,9 +140,9 @@ func New(cfg Config) *Store {
 func (s *Store) OnGeneration(f func()) { s.onGeneration = append(s.onGeneration, f) }
 
 // OnLoss calls f when the server may have lost something: at another generation, and
-// whenever calls begin to be made. Others may have written until then, and a few seconds of
-// what this replica wrote may be lost. f is called on the goroutine of Run, and must return
-// at once. OnLoss is called before Run.
+// whenever calls begin to be made. Others may have written until then, and a few seconds
+// of what this replica wrote may be lost. f is called on the goroutine of Run, and must
+// return at once. OnLoss is called before Run.
 func (s *Store) OnLoss(f func()) {
 	s.OnGeneration(f)
 	s.onUp = append(s.onUp, f)

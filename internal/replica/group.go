@@ -130,9 +130,9 @@ func (g *Group) Drain() { g.drains.Store(true) }
 // Joined tells whether others know this replica, and how to reach it. Until then it must
 // serve nobody: what is told to all others would be told to all but this one, and who
 // does not know it takes it for gone, and takes over what it leads. A replica that is
-// reached knows who has reached it. Who is not reached has looked by the end of its lease,
-// or may take nothing over. One with lower Formats, which would take for forged what this
-// one gives to clients, has looked after two beats.
+// reached knows who has reached it. Who is not reached has looked by the end of its
+// lease, or may take nothing over. One with lower Formats, which would take for forged
+// what this one gives to clients, has looked after two beats.
 func (g *Group) Joined() bool {
 	joined := g.joined.Load()
 	switch {
@@ -167,8 +167,8 @@ func (g *Group) Run(ctx context.Context) error {
 //	it is said that this replica has ended ── a beat ──▶ nobody asks, when the connections are closed
 //
 // Whoever is told that a replica has ended waits for no answer of it any more, and would
-// take for lost what that one is about to answer. On a connection that was closed just then,
-// it could not tell whether a request has arrived.
+// take for lost what that one is about to answer. On a connection that was closed just
+// then, it could not tell whether a request has arrived.
 func (g *Group) shutDown(ctx context.Context) {
 	answered, stop := context.WithTimeout(ctx, grace)
 	defer stop()
@@ -184,7 +184,8 @@ func (g *Group) shutDown(ctx context.Context) {
 // when others know this replica anew, so that each of them does. While Redis is away it
 // also asks whether any of them uses it: if none does, none can take over what this
 // replica leads. It asks that at each beat: a lease lasts little more than two beats
-// longer than it takes to notice that Redis is away, and others may notice it a beat later.
+// longer than it takes to notice that Redis is away, and others may notice it a beat
+// later.
 func (g *Group) probe(ctx context.Context) {
 	for {
 		g.tryAll(ctx)

@@ -87,9 +87,9 @@ func TestWhoDoesNotKnowAReplicaThatServesLeadsNothing(t *testing.T) {
 	})
 }
 
-// TestOthersAreAskedWhileRedisIsAway before the lease ends: they may notice later than this
-// replica that Redis is away. They were asked every two seconds, and a replica that they
-// told so too late led none of its sessions until Redis was back.
+// TestOthersAreAskedWhileRedisIsAway before the lease ends: they may notice later than
+// this replica that Redis is away. They were asked every two seconds, and a replica that
+// they told so too late led none of its sessions until Redis was back.
 func TestOthersAreAskedWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, err := NewGroup(GroupConfig{Store: redis.New(redis.Config{}), Seal: seal.RandomRing()})

@@ -101,8 +101,8 @@ func (g *Group) named(digest link.Digest) (id string, ok bool) {
 	return "", false
 }
 
-// beat says that this replica lives, until ctx ends. While it cannot, it has probe ask the
-// others whether they can.
+// beat says that this replica lives, until ctx ends. While it cannot, it has probe ask
+// the others whether they can.
 func (g *Group) beat(ctx context.Context) {
 	check := func(ctx context.Context) {
 		if g.check(ctx) != nil && g.isAway() { // the next one comes
@@ -191,7 +191,8 @@ func (g *Group) checkLocked(ctx context.Context) error {
 	if g.unreadable.Load() > unreadable {
 		g.config.Store.Refuse(ctx, slog.String("kind", "replicas"))
 	}
-	// the server may have taken the first beat, or the first for long, and not have answered
+	// the server may have taken the first beat, or the first for long, and not have
+	// answered
 	unanswered := g.joined.Load() == nil || asked.Sub(before.answered) >= life
 	if address != nil && (!said.known || unanswered) && !g.left.Load() {
 		g.returned(ctx)

@@ -97,8 +97,8 @@ type Others interface {
 	// IsThere tells whether a replica lives, as far as is known here, which is a few
 	// seconds late at most. It waits for nothing. Self is always there.
 	IsThere(id ID) bool
-	// All returns the other replicas that live, likewise: first those that were reached when
-	// they were tried last.
+	// All returns the other replicas that live, likewise: first those that were reached
+	// when they were tried last.
 	All() []ID
 	// IsNewerThere tells whether a replica with higher Formats lives, likewise. Then what
 	// this one cannot read may be good, and a client must not throw it away.

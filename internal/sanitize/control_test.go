@@ -62,8 +62,8 @@ func TestT33BrokenSequencesGoAsFarAsTheyReach(t *testing.T) {
 	}
 }
 
-// TestTextDecodedWronglyStaysReadable holds for UTF-8 that was taken for Latin-1: its bytes
-// 0x80 to 0x9F are then control characters, of which some begin control strings.
+// TestTextDecodedWronglyStaysReadable holds for UTF-8 that was taken for Latin-1: its
+// bytes 0x80 to 0x9F are then control characters, of which some begin control strings.
 func TestTextDecodedWronglyStaysReadable(t *testing.T) {
 	for text, want := range map[string]string{
 		"Great 👍 news for everyone":          "Great ð news for everyone",

@@ -169,9 +169,9 @@ func webToken(text []byte, begin, _ int) (start, end int) {
 	)
 	letters := wordDash
 	if begin > 0 && (text[begin-1] == '-' || text[begin-1] == '_') {
-		// What stands there may be the rest of a header that was decoded already: a text of
-		// headers with dashes between them would be decoded again from each on. The header is
-		// ASCII, which Base64 writes with these two only for >, ? and ~.
+		// What stands there may be the rest of a header that was decoded already: a text
+		// of headers with dashes between them would be decoded again from each on. The
+		// header is ASCII, which Base64 writes with these two only for >, ? and ~.
 		letters = alphanumeric
 	}
 	end = begin + letters.span(text[begin:], mostHeader)

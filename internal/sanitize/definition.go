@@ -8,16 +8,16 @@ type Judged struct {
 	Report      Report
 	HoldsSecret bool // in any of its strings
 
-	// Concealed are the first of the strings that hold hidden text although Definition does
-	// not edit them, and Total is how many there are. Those strings go back to the server,
-	// or are compared or looked up by programs: names, keys, URIs, what validates in
-	// schemas, and everything that no revision of the protocol knows as a text. In the
+	// Concealed are the first of the strings that hold hidden text although Definition
+	// does not edit them, and Total is how many there are. Those strings go back to the
+	// server, or are compared or looked up by programs: names, keys, URIs, what validates
+	// in schemas, and everything that no revision of the protocol knows as a text. In the
 	// others, such as descriptions, Definition removes hidden text.
 	//
-	// What scripts and emoji need stays, as it does in results: a choice may be an emoji of
-	// a family or a Persian word. A carriage return and a form feed between other
-	// characters count as hidden text: on a terminal the first overwrites the line, and the
-	// second may clear the screen.
+	// What scripts and emoji need stays, as it does in results: a choice may be an emoji
+	// of a family or a Persian word. A carriage return and a form feed between other
+	// characters count as hidden text: on a terminal the first overwrites the line, and
+	// the second may clear the screen.
 	Concealed []Finding
 	Total     int
 }

@@ -30,8 +30,8 @@ const (
 	whole
 	wholeView // the same in Base64, of a page that a host shows
 	wholeFile // the same in Base64, judged if it is text
-	// not looked at: the gateway seals it, drops it or judges it elsewhere, or it goes back
-	// to the server
+	// not looked at: the gateway seals it, drops it or judges it elsewhere, or it goes
+	// back to the server
 	sealed
 
 	completed    // the result of a call that is done, whichever the method

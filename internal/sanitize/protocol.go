@@ -22,7 +22,8 @@ type form struct {
 // accepts other values.
 // https://modelcontextprotocol.io/specification/2026-07-28/schema
 var protocol = [positions]form{
-	// Of places for strings these are never edited; whatever is within the others is free.
+	// Of places for strings these are never edited; whatever is within the others is
+	// free.
 	exact: {others: exact}, address: {others: exact}, whole: {others: exact}, wholeView: {others: exact},
 	wholeFile: {others: exact}, sealed: {others: sealed},
 

@@ -23,11 +23,11 @@
 //	cleaner  decodes a string in which a rule may fire, and runs the passes that inspect asks for:
 //	         removeControls --> removeHidden --> redact
 //
-// Reading order: sanitize.go and definition.go (what others call), position.go, protocol.go,
-// walk.go, block.go, file.go with stretch.go, budget.go and offence.go (the JSON),
-// scan.go and clean.go (one string), control.go, hidden.go with bidi.go, script.go,
-// variation.go and invisible.go, and secret.go with credential.go, secretrules.go and
-// privatekey.go (the passes), report.go.
+// Reading order: sanitize.go and definition.go (what others call), position.go,
+// protocol.go, walk.go, block.go, file.go with stretch.go, budget.go and offence.go (the
+// JSON), scan.go and clean.go (one string), control.go, hidden.go with bidi.go,
+// script.go, variation.go and invisible.go, and secret.go with credential.go,
+// secretrules.go and privatekey.go (the passes), report.go.
 package sanitize
 
 import (

@@ -40,8 +40,8 @@ const MaxLength = 1024
 // MaxPlain is the longest text that Seal takes, in bytes: what fits a token of MaxLength.
 const MaxPlain = MaxLength/4*3 - overhead
 
-// MaxLong is the longest text that SealLong takes, in bytes: JSON with a text of 64 KiB, of
-// which each byte may take six, and with a KiB besides.
+// MaxLong is the longest text that SealLong takes, in bytes: JSON with a text of 64 KiB,
+// of which each byte may take six, and with a KiB besides.
 const MaxLong = 6*64<<10 + 1<<10
 
 // KeySize is the length of a key in bytes, that of AES-256.
@@ -259,8 +259,8 @@ func (r *Ring) seal(purpose string, plain []byte, limit int) (string, error) {
 	return string(base64.RawURLEncoding.AppendEncode(s.text[:0], token)), nil
 }
 
-// appendToken appends the token of a text to dst, which is empty and has room for a header
-// and a nonce.
+// appendToken appends the token of a text to dst, which is empty and has room for a
+// header and a nonce.
 func (s *scratch) appendToken(dst []byte, k *key, purpose string, plain []byte) []byte {
 	dst = append(dst, k.header[:]...)[:headerSize+nonceSize]
 	nonce := dst[headerSize:]

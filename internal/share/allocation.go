@@ -13,10 +13,10 @@ const (
 )
 
 // Allocation is a part of a budget of memory that one user holds, and that grows as bytes
-// arrive. So a client that announces much and sends little holds little. The zero Allocation
-// is of no budget, holds nothing, and can only hold what is covered. An Allocation belongs to
-// one goroutine at a time, and must not be copied while it holds something, unless only
-// one of the copies is used further.
+// arrive. So a client that announces much and sends little holds little. The zero
+// Allocation is of no budget, holds nothing, and can only hold what is covered. An
+// Allocation belongs to one goroutine at a time, and must not be copied while it holds
+// something, unless only one of the copies is used further.
 type Allocation struct {
 	budget *Budget
 	user   User
@@ -26,9 +26,9 @@ type Allocation struct {
 // Allocate returns an allocation of the user that holds nothing.
 func (b *Budget) Allocate(u User) Allocation { return Allocation{budget: b, user: u} }
 
-// Resize makes the allocation hold what size bytes need: nothing up to Covered, otherwise size
-// rounded up to whole steps. An error of Take says that it cannot grow so far; then it
-// holds what it held. Making it smaller always succeeds.
+// Resize makes the allocation hold what size bytes need: nothing up to Covered, otherwise
+// size rounded up to whole steps. An error of Take says that it cannot grow so far; then
+// it holds what it held. Making it smaller always succeeds.
 func (l *Allocation) Resize(size int64) error {
 	held, need := needOf(l.size), needOf(size)
 	switch {

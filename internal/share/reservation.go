@@ -9,10 +9,10 @@ import (
 // a caller who has left.
 var ErrOver = errors.New("nobody holds this any more")
 
-// Reservation is an allocation of memory that goes from hand to hand, as that of an answer
-// does: the transport that reads it, the desk and the door each say how large it is by
-// now, until it is released, once and for good. What comes too late, from a goroutine
-// that does not know yet that the caller has left, takes nothing more.
+// Reservation is an allocation of memory that goes from hand to hand, as that of an
+// answer does: the transport that reads it, the desk and the door each say how large it
+// is by now, until it is released, once and for good. What comes too late, from a
+// goroutine that does not know yet that the caller has left, takes nothing more.
 //
 // A Reservation is safe for concurrent use, and must not be copied. A nil Reservation
 // counts nothing and refuses nothing. The zero Reservation is of no budget and can only
@@ -38,9 +38,9 @@ func (b *Budget) Reserve(u User) *Reservation {
 // field.
 func (c *Reservation) Begin(b *Budget, u User) { c.allocation = b.Allocate(u) }
 
-// Resize makes the reservation hold what size bytes need, as Allocation.Resize. If it cannot
-// grow so far, it holds what it held. Making it smaller succeeds as long as it was not
-// released.
+// Resize makes the reservation hold what size bytes need, as Allocation.Resize. If it
+// cannot grow so far, it holds what it held. Making it smaller succeeds as long as it was
+// not released.
 func (c *Reservation) Resize(size int64) error {
 	if c == nil {
 		return nil

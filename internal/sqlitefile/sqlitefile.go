@@ -26,8 +26,8 @@ const Memory = 16 << 20
 // ErrMemory is that the bound on the memory of a connection is reached.
 var ErrMemory = errors.New("out of memory")
 
-// Open opens the file at an absolute path, with parameters such as the mode ro or rw. Then
-// prepare makes the connection what its user needs.
+// Open opens the file at an absolute path, with parameters such as the mode ro or rw.
+// Then prepare makes the connection what its user needs.
 // https://www.sqlite.org/uri.html#recognized_query_parameters
 func Open(ctx context.Context, path string, parameters url.Values, prepare func(*sqlite3.Conn) error) (
 	c *sqlite3.Conn, err error,

@@ -340,9 +340,9 @@ func (s *scanner) makeSpace() {
 	s.start = 0
 }
 
-// lineEnd returns the index of the first CR or LF, -1 if there is none. It looks at a part
-// after the other: if it looked for an LF in all of a text that has only CRs, each of its
-// lines would cost as much as the rest of the text.
+// lineEnd returns the index of the first CR or LF, -1 if there is none. It looks at a
+// part after the other: if it looked for an LF in all of a text that has only CRs, each
+// of its lines would cost as much as the rest of the text.
 func lineEnd(text []byte) int {
 	for at := 0; at < len(text); at += firstBuffer {
 		part := text[at:min(at+firstBuffer, len(text))]

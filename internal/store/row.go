@@ -134,8 +134,9 @@ type Database interface {
 	Kinds(ctx context.Context) (map[string]int, error)
 	// Keys returns the ids of the keys that seal rows.
 	Keys(ctx context.Context) ([]string, error)
-	// Sweep removes rows that have expired, and seals those with the newest key that older
-	// ones seal. It returns how many of these cannot be read, and so not be sealed again.
+	// Sweep removes rows that have expired, and seals those with the newest key that
+	// older ones seal. It returns how many of these cannot be read, and so not be sealed
+	// again.
 	Sweep(ctx context.Context) (unread int, err error)
 	// Rows returns all rows as they are at one moment. An error ends them.
 	Rows(ctx context.Context) iter.Seq2[Row, error]

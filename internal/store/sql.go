@@ -38,8 +38,8 @@ type Columns interface {
 // otherwise.
 type SQL struct {
 	Config *Config
-	// Query calls each for every row of the result of a statement. What it is given is not
-	// valid any more when it has returned.
+	// Query calls each for every row of the result of a statement. What it is given is
+	// not valid any more when it has returned.
 	Query func(ctx context.Context, s Statement, each func(Columns)) error
 	// Scan is Query for results of any size, which may take as long as ctx lasts.
 	Scan func(ctx context.Context, s Statement, each func(Columns)) error

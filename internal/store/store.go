@@ -72,8 +72,8 @@ type Store interface {
 	// Get returns the record of that kind and id, which may be any text. The error is
 	// ErrNotFound if there is none, or if it has expired.
 	Get(ctx context.Context, kind, id string) (Record, error)
-	// Put writes a record, and returns the version that it has now. One whose Version is 0
-	// must not be there yet; any other must still have that Version. Else the error is
+	// Put writes a record, and returns the version that it has now. One whose Version is
+	// 0 must not be there yet; any other must still have that Version. Else the error is
 	// ErrConflict. The error is ErrFull if the tenant has too many of the kind.
 	Put(ctx context.Context, r Record) (version int64, err error)
 	// Delete removes a record. To remove one that is not there is no error.

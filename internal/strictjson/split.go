@@ -101,8 +101,8 @@ func Text(value []byte) (string, bool) {
 	return text, err == nil
 }
 
-// Texts returns the texts of a JSON array of strings. It is false for any other value, and
-// for none.
+// Texts returns the texts of a JSON array of strings. It is false for any other value,
+// and for none.
 func Texts(value []byte) ([]string, bool) {
 	elements, err := Elements[[]byte](value)
 	if err != nil {

@@ -114,7 +114,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestMendingAllocatesNothingForAnEscape: a text of 8 MiB may have a million that are wrong.
+// TestMendingAllocatesNothingForAnEscape: a text of 8 MiB may have a million that are
+// wrong.
 func TestMendingAllocatesNothingForAnEscape(t *testing.T) {
 	data := bytes.Repeat([]byte(`\uzzzz`), 1000)
 	if got := testing.AllocsPerRun(10, func() { _, _ = strictjson.Mend(data) }); got > 0 {

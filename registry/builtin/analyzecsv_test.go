@@ -247,8 +247,8 @@ func TestAnalyzeCSVEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestAnalyzeCSVReadsTheDirectoryThatIsThere: some jobs put a new directory in the place of
-// the old one. Its files were not read before the gateway started anew.
+// TestAnalyzeCSVReadsTheDirectoryThatIsThere: some jobs put a new directory in the place
+// of the old one. Its files were not read before the gateway started anew.
 func TestAnalyzeCSVReadsTheDirectoryThatIsThere(t *testing.T) {
 	offer, dir := withFiles(t, map[string]string{"f.csv": "a\n1\n"})
 	if err := os.Rename(dir, dir+".old"); err != nil {

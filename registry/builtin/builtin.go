@@ -16,8 +16,9 @@
 //	get_weather    getweather.go, openmeteo.go (the service)
 //	query_database, describe_database   querydatabase.go (both, and the databases), describedatabase.go
 //
-// The definition of each tool, as models read it, stands beside its file, as JSON. To add a
-// tool, add a file with its constructor and one with its definition, and a line in tools.
+// The definition of each tool, as models read it, stands beside its file, as JSON. To add
+// a tool, add a file with its constructor and one with its definition, and a line in
+// tools.
 package builtin
 
 import (
@@ -37,8 +38,8 @@ const defaultTimeout = 30 * time.Second
 type tool struct {
 	name       string
 	definition string // JSON, as in tools/list
-	// make returns the Func that runs the tool, which is safe for concurrent use and keeps
-	// nothing open. The error says what is wrong with the Config.
+	// make returns the Func that runs the tool, which is safe for concurrent use and
+	// keeps nothing open. The error says what is wrong with the Config.
 	make func(Config) (registry.Func, error)
 }
 

@@ -65,8 +65,8 @@ func ask(t *testing.T, offer registry.Offer, arguments string) (text string, str
 	return textOf(t, result), result.Object("structuredContent")
 }
 
-// TestAColumnOfTwoForeignKeysIsOneColumn has one that is a reference by itself and part of
-// another, as the tenant's is in many databases.
+// TestAColumnOfTwoForeignKeysIsOneColumn has one that is a reference by itself and part
+// of another, as the tenant's is in many databases.
 func TestAColumnOfTwoForeignKeysIsOneColumn(t *testing.T) {
 	t.Parallel()
 	const text = `CREATE TABLE tenants(id integer PRIMARY KEY);

@@ -58,8 +58,8 @@ func newDescribeDatabase(cfg Config) (registry.Func, error) {
 }
 
 // layoutResult returns the result of describe_database from the rows of a layout: schema,
-// table, kind, column, type, whether it is required, whether it is of the key, and what it
-// refers to, in the order of the tables.
+// table, kind, column, type, whether it is required, whether it is of the key, and what
+// it refers to, in the order of the tables.
 func layoutResult(name string, table *database.Table) mcp.Object {
 	result := layout{Database: name, Tables: []tableLayout{}}
 	if table.More || table.Full {

@@ -18,8 +18,8 @@ func structuredResult(v any) mcp.Object {
 	return mcp.TextResult(string(raw)).With("structuredContent", raw)
 }
 
-// encoded returns v as JSON. All that tools say can be encoded: texts, finite numbers, and
-// what is JSON already.
+// encoded returns v as JSON. All that tools say can be encoded: texts, finite numbers,
+// and what is JSON already.
 func encoded(v any) mcp.RawJSON {
 	text, err := strictjson.Marshal(v)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// BenchmarkKeptCredential is what it costs to find a credential that is there, and to make
-// the lines of a header of it.
+// BenchmarkKeptCredential is what it costs to find a credential that is there, and to
+// make the lines of a header of it.
 func BenchmarkKeptCredential(b *testing.B) {
 	specs := map[string]credential.Spec{
 		"none":     {},

@@ -13,9 +13,9 @@ import (
 // was not seen for longest is forgotten, which costs a signature or an exchange more.
 const maxCached = 8192
 
-// CacheKey is where something of a caller is kept: for whom it is, and of which token it was
-// made. Two tokens of one owner may allow different things, so neither gets what was made
-// of the other. Users of two issuers are never the same, whatever their subjects.
+// CacheKey is where something of a caller is kept: for whom it is, and of which token it
+// was made. Two tokens of one owner may allow different things, so neither gets what was
+// made of the other. Users of two issuers are never the same, whatever their subjects.
 type CacheKey struct {
 	owner auth.Owner
 	token [sha256.Size]byte // zero: it is made of no token
@@ -51,10 +51,10 @@ func valueOf[T any](element *list.Element) *T {
 // sampleSize is how many things are looked at for what is over when another one is kept.
 const sampleSize = 8
 
-// NewCache returns a cache that is empty. over tells whether nobody has a use for something
-// any more; it must be quick. When something new is kept, those of a sample are forgotten
-// that are over. Else each cache would fill up, however few callers there are: their tokens
-// are others every hour.
+// NewCache returns a cache that is empty. over tells whether nobody has a use for
+// something any more; it must be quick. When something new is kept, those of a sample are
+// forgotten that are over. Else each cache would fill up, however few callers there are:
+// their tokens are others every hour.
 func NewCache[T any](over func(*T) bool) *Cache[T] {
 	return &Cache[T]{
 		all: map[CacheKey]*list.Element{}, latest: map[auth.Owner]*list.Element{}, order: list.New(),

@@ -1,6 +1,6 @@
-// Package credential answers one question: which headers does a request to a server carry,
-// and on whose behalf? It knows files, keys and the endpoints that give tokens. It does
-// not know what a request asks for, who may call what, or how a server is spoken to.
+// Package credential answers one question: which headers does a request to a server
+// carry, and on whose behalf? It knows files, keys and the endpoints that give tokens. It
+// does not know what a request asks for, who may call what, or how a server is spoken to.
 //
 //	Source.For(caller) ──▶ the kind that the caller's tenant has with this server
 //	                         header, token file    read from a file, again when that changes
@@ -10,14 +10,14 @@
 //	                       ──▶ Headers: headers, ready to be sent
 //	Headers.Refused ◀── the server answered 401
 //
-// A caller's own token goes to the endpoint of a token exchange and nowhere else: no other
-// package asks a principal for it, which a test holds. Whatever depends on a caller is kept
-// under its owner, and never found under another's.
+// A caller's own token goes to the endpoint of a token exchange and nowhere else: no
+// other package asks a principal for it, which a test holds. Whatever depends on a caller
+// is kept under its owner, and never found under another's.
 //
 // Read headers.go and credential.go first, then static.go with file.go, identity.go with
 // signer.go, and issued.go, which has what endpoints gave, with endpoint.go and
-// clientauth.go. cell.go and cache.go keep things for a time, and shared.go keeps them for
-// other replicas.
+// clientauth.go. cell.go and cache.go keep things for a time, and shared.go keeps them
+// for other replicas.
 package credential
 
 import (
@@ -80,8 +80,8 @@ type Config struct {
 	Now     func() time.Time
 	// Shared is where replicas keep what endpoints gave; nil: each asks for itself.
 	Shared *Shared
-	// Count is called with what became of each credential that was made or asked for. nil:
-	// nobody counts.
+	// Count is called with what became of each credential that was made or asked for.
+	// nil: nobody counts.
 	Count func(result string)
 	// Panicked is called when a goroutine was saved from a panic. nil: nobody counts.
 	Panicked func()
@@ -98,10 +98,11 @@ type Source struct {
 
 // kind is a way to have credentials. Its methods are safe for concurrent use.
 type kind interface {
-	// headers returns what a request on behalf of p carries; nil p: of the gateway itself.
+	// headers returns what a request on behalf of p carries; nil p: of the gateway
+	// itself.
 	headers(ctx context.Context, p *auth.Principal) (*Headers, error)
-	// cached returns what the latest headers for an owner have become, for requests that keep
-	// the owner's session.
+	// cached returns what the latest headers for an owner have become, for requests that
+	// keep the owner's session.
 	cached(ctx context.Context, owner auth.Owner) (*Headers, error)
 	// cacheKey returns where things are kept that were had with the credential of p.
 	cacheKey(p *auth.Principal) CacheKey
@@ -164,8 +165,9 @@ func (s *Source) For(ctx context.Context, p *auth.Principal) (*Headers, error) {
 }
 
 // Cached returns what a request carries that keeps a session of an owner alive. It asks
-// nobody for anything that needs the owner's token: what For gave last must still be good.
-// Where nothing depends on the caller, an owner of whom only the tenant is known will do.
+// nobody for anything that needs the owner's token: what For gave last must still be
+// good. Where nothing depends on the caller, an owner of whom only the tenant is known
+// will do.
 func (s *Source) Cached(ctx context.Context, owner auth.Owner) (*Headers, error) {
 	return s.of(owner.TenantID).cached(ctx, owner)
 }

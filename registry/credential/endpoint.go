@@ -120,7 +120,8 @@ func (e *endpoint) conclude(err error) {
 	}
 }
 
-// once makes one attempt. again tells, beside an error, whether another one may do better.
+// once makes one attempt. again tells, beside an error, whether another one may do
+// better.
 func (e *endpoint) once(ctx context.Context, form url.Values, secrets []string) (got issued, again bool,
 	err error,
 ) {
@@ -257,8 +258,9 @@ func readAnswer(body []byte) (a answer, ok bool) {
 	return a, true
 }
 
-// find returns where tokens are given, from the config or from the metadata of the issuer.
-// The metadata of RFC 8414 come first; where there are none, those of OpenID Connect.
+// find returns where tokens are given, from the config or from the metadata of the
+// issuer. The metadata of RFC 8414 come first; where there are none, those of OpenID
+// Connect.
 func (e *endpoint) find(ctx context.Context) (metadata, error) {
 	if e.spec.TokenURL != "" {
 		return metadata{TokenURL: e.spec.TokenURL}, nil

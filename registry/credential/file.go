@@ -14,8 +14,8 @@ const (
 	maxToken = 16 << 10 // bytes of a token; servers take headers of about that
 )
 
-// CheckFile returns why a file with a secret cannot be used, nil if it can be. Its text is
-// without the path and the content.
+// CheckFile returns why a file with a secret cannot be used, nil if it can be. Its text
+// is without the path and the content.
 func CheckFile(path string) error {
 	_, err := readSecret(path)
 	return err
@@ -47,7 +47,8 @@ func readSecret(path string) ([]byte, error) {
 		return nil, errors.New("the file cannot be opened")
 	}
 	defer func() { _ = opened.Close() }() // it was only read
-	// what a file is said to hold may be less than what comes: it grows, or is one of /proc
+	// what a file is said to hold may be less than what comes: it grows, or is one of
+	// /proc
 	content, err := io.ReadAll(io.LimitReader(opened, maxFile+1))
 	if err != nil {
 		return nil, errors.New("the file cannot be read")

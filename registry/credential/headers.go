@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Headers are what requests carry. They are immutable, except that Refused tells their origin
-// something. A nil Headers is nothing.
+// Headers are what requests carry. They are immutable, except that Refused tells their
+// origin something. A nil Headers is nothing.
 type Headers struct {
 	names  []string // canonical
 	values []string
@@ -37,8 +37,8 @@ func (g *Headers) add(name, value string) {
 // Trace says for which request of a client a request to a server is made. It goes to
 // servers that know callers. The zero Trace is that of a request that nobody made.
 type Trace struct {
-	// ID is the id of the request, as the records of the gateway have it. By it a server's
-	// own log can be laid beside the audit of the gateway.
+	// ID is the id of the request, as the records of the gateway have it. By it a
+	// server's own log can be laid beside the audit of the gateway.
 	ID string
 	// Parent is the traceparent of the request, as it came. "": it had none.
 	Parent string
@@ -69,8 +69,8 @@ func (g *Headers) Add(header http.Header, t Trace) http.Header {
 	return header
 }
 
-// Lines returns what appends the headers as lines of an HTTP/1.1 header, each with its end.
-// It is nil if there are none.
+// Lines returns what appends the headers as lines of an HTTP/1.1 header, each with its
+// end. It is nil if there are none.
 func (g *Headers) Lines(t Trace) func(b []byte) []byte {
 	if g == nil {
 		return nil
@@ -92,8 +92,8 @@ func appendLine(lines []byte, name, value string) []byte {
 	return append(append(append(append(lines, name...), ": "...), value...), "\r\n"...)
 }
 
-// Secrets returns the texts in the headers that no answer should repeat. Who calls is none:
-// an answer may well say so.
+// Secrets returns the texts in the headers that no answer should repeat. Who calls is
+// none: an answer may well say so.
 func (g *Headers) Secrets() []string {
 	if g == nil {
 		return nil
@@ -108,9 +108,9 @@ func (g *Headers) Secrets() []string {
 }
 
 // Refused is called when the server answered that the credential will not do (401). It
-// tells whether it is worth asking for another and sending the request once more. A server
-// that refuses everything is not believed each time: that would make work elsewhere for
-// each of its answers.
+// tells whether it is worth asking for another and sending the request once more. A
+// server that refuses everything is not believed each time: that would make work
+// elsewhere for each of its answers.
 func (g *Headers) Refused() (again bool) {
 	return g != nil && g.origin != nil && g.origin.refused(g)
 }
@@ -171,8 +171,8 @@ func FaultOf(err error) Fault {
 // refused.
 const maxSkew = 30 * time.Second
 
-// RefusedBy returns the error for a server, or an endpoint, that refused a credential with
-// this status and header.
+// RefusedBy returns the error for a server, or an endpoint, that refused a credential
+// with this status and header.
 func RefusedBy(status int, header http.Header, now time.Time) *Error {
 	if skew, known := skewOf(header, now); known && skew > maxSkew {
 		return failed(FaultClock, "HTTP status %d; its clock and ours are %v apart", status,

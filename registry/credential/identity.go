@@ -22,8 +22,8 @@ const (
 	// identityLife is how long it is good: for a server whose clock is off, or that takes
 	// its time, too.
 	identityLife = 3 * time.Minute
-	// maxIdentity bounds an identity. Servers refuse headers of more than 8 KiB or so, with
-	// an error that says nothing.
+	// maxIdentity bounds an identity. Servers refuse headers of more than 8 KiB or so,
+	// with an error that says nothing.
 	maxIdentity = 7 << 10 // bytes
 )
 
@@ -39,8 +39,8 @@ type Identity struct {
 	Audience string   // who the token is for; "": there is none, only Plain
 	Claims   []string // of the caller's token that go into it
 	Header   string   // that carries it; "": Authorization, behind Bearer
-	// Plain are headers without a signature, with the name of a claim of the identity each.
-	// They are worth what the network is worth.
+	// Plain are headers without a signature, with the name of a claim of the identity
+	// each. They are worth what the network is worth.
 	Plain map[string]string
 }
 
@@ -116,8 +116,8 @@ func (all *identities) cacheKey(p *auth.Principal) CacheKey {
 	return CacheKey{owner: p.Owner(), token: p.ClaimsDigest()}
 }
 
-// cached returns the identity of an owner that was used last, as long as the token is good
-// with which its caller came.
+// cached returns the identity of an owner that was used last, as long as the token is
+// good with which its caller came.
 func (all *identities) cached(ctx context.Context, owner auth.Owner) (*Headers, error) {
 	if one := all.cache.of(owner); one != nil && !one.expired(all.life.cfg.Now()) {
 		return one.current(ctx)

@@ -20,7 +20,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// verify returns the claims of an identity, as a server does that knows the key set alone.
+// verify returns the claims of an identity, as a server does that knows the key set
+// alone.
 func verify(t *testing.T, now time.Time, set []byte, token string) jwt.MapClaims {
 	t.Helper()
 	var known struct {

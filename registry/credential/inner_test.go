@@ -11,8 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// TestMetadataAtInnerAddressesAreNotAsked names issuers and endpoints in networks of one's
-// own, of a server that may not be there: nothing is sent to any of them.
+// TestMetadataAtInnerAddressesAreNotAsked names issuers and endpoints in networks of
+// one's own, of a server that may not be there: nothing is sent to any of them.
 func TestMetadataAtInnerAddressesAreNotAsked(t *testing.T) {
 	var asked atomic.Int32
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))

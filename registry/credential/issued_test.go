@@ -257,9 +257,9 @@ func TestExchangedTokenGoesWithTheTraceOfTheRequest(t *testing.T) {
 	}
 }
 
-// TestRacingCallersGetTheirOwnTokens has callers who differ in one thing each come at once,
-// before anything is kept: in the issuer of equal subjects, the tenant, the client, or the
-// token. Nobody gets what was asked for another's.
+// TestRacingCallersGetTheirOwnTokens has callers who differ in one thing each come at
+// once, before anything is kept: in the issuer of equal subjects, the tenant, the client,
+// or the token. Nobody gets what was asked for another's.
 func TestRacingCallersGetTheirOwnTokens(t *testing.T) {
 	const other = "https://other.example/"
 	people := newTokenIssuer(t, issuer, other)
@@ -316,8 +316,9 @@ func TestTwoTokensOfOneUserAreExchangedEach(t *testing.T) {
 	}
 }
 
-// TestWhatExpiredTokensBroughtIsForgotten has callers who do not come back: when their tokens
-// and what was given for these have expired, the next callers find the memory free.
+// TestWhatExpiredTokensBroughtIsForgotten has callers who do not come back: when their
+// tokens and what was given for these have expired, the next callers find the memory
+// free.
 func TestWhatExpiredTokensBroughtIsForgotten(t *testing.T) {
 	const callers, size = 200, 15_000
 	people := newTokenIssuer(t, issuer)
@@ -472,8 +473,8 @@ func TestNullInAnAnswerIsAbsent(t *testing.T) {
 	}
 }
 
-// TestEndpointThatRedirectsIsAllThatIsAsked has an endpoint, and the metadata of an issuer,
-// name another place: no token or secret reaches it.
+// TestEndpointThatRedirectsIsAllThatIsAsked has an endpoint, and the metadata of an
+// issuer, name another place: no token or secret reaches it.
 func TestEndpointThatRedirectsIsAllThatIsAsked(t *testing.T) {
 	people := newTokenIssuer(t, issuer)
 	ann, _ := people.caller(issuer, "ann", "acme", nil)

@@ -14,8 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Shared is where replicas keep what endpoints gave, so that each token is asked for by one
-// of them:
+// Shared is where replicas keep what endpoints gave, so that each token is asked for by
+// one of them:
 //
 //	KEY          a token, sealed for that key, with its end; gone with it
 //	KEY:asking   one replica asks; the others look for its answer

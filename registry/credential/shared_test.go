@@ -17,9 +17,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// TestReplicasAskForATokenOnce has three replicas exchange tokens of the same people, all at
-// once. Each token is asked for by one of them, is in Redis sealed, and is nobody else's.
-// Without Redis each asks for itself.
+// TestReplicasAskForATokenOnce has three replicas exchange tokens of the same people, all
+// at once. Each token is asked for by one of them, is in Redis sealed, and is nobody
+// else's. Without Redis each asks for itself.
 func TestReplicasAskForATokenOnce(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t, func(w http.ResponseWriter, form url.Values, n int) {
@@ -129,8 +129,8 @@ func TestTokenThatRedisDoesNotTakeCostsNoQuota(t *testing.T) {
 	}
 }
 
-// TestTokenThatReplacesAnotherIsCountedOnce has a server refuse each token: of a credential
-// there is one in Redis, and that one alone counts.
+// TestTokenThatReplacesAnotherIsCountedOnce has a server refuse each token: of a
+// credential there is one in Redis, and that one alone counts.
 func TestTokenThatReplacesAnotherIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, n int) {

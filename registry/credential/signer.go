@@ -27,10 +27,10 @@ const algorithm = "ES256"
 const retiredFor = 10 * time.Minute
 
 // Signer signs identities, and publishes the keys by which servers check them. The keys
-// follow from secrets that replicas share, newest first, and are no use for finding those:
-// the first signs, and all are published. So a new one is known everywhere before it
-// signs, if it is added at the end first, as is done with the keys of sessions. It is safe
-// for concurrent use.
+// follow from secrets that replicas share, newest first, and are no use for finding
+// those: the first signs, and all are published. So a new one is known everywhere before
+// it signs, if it is added at the end first, as is done with the keys of sessions. It is
+// safe for concurrent use.
 type Signer struct {
 	now func() time.Time
 
@@ -57,8 +57,8 @@ type jwk struct {
 	Use       string `json:"use"`
 }
 
-// NewSigner returns a signer whose keys follow from the secrets, newest first. Without any
-// its key is random, so that nobody else has it and it is another after a restart.
+// NewSigner returns a signer whose keys follow from the secrets, newest first. Without
+// any its key is random, so that nobody else has it and it is another after a restart.
 func NewSigner(now func() time.Time, secrets ...[]byte) *Signer {
 	if len(secrets) == 0 {
 		fresh := make([]byte, sha256.Size)
@@ -70,8 +70,8 @@ func NewSigner(now func() time.Time, secrets ...[]byte) *Signer {
 	return s
 }
 
-// Adopt puts other secrets in force. The keys of those that are gone are published a while
-// longer, for what they have signed.
+// Adopt puts other secrets in force. The keys of those that are gone are published a
+// while longer, for what they have signed.
 func (s *Signer) Adopt(secrets ...[]byte) {
 	next := make([]signing, 0, len(secrets))
 	for _, secret := range secrets {

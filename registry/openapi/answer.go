@@ -92,7 +92,8 @@ func (c *caller) resultOf(status string, header http.Header, data []byte) mcp.Ob
 // clients that read only that. Any value is allowed since 2026-07-28; package server
 // adapts it for clients of revisions that allow only objects there.
 func structured(status string, data []byte) mcp.Object {
-	// some libraries write a byte order mark: https://www.rfc-editor.org/rfc/rfc8259#section-8.1
+	// some libraries write a byte order mark:
+	// https://www.rfc-editor.org/rfc/rfc8259#section-8.1
 	mended, _ := strictjson.Mend(bytes.TrimPrefix(data, []byte("\uFEFF")))
 	if strictjson.Check(mended) != nil {
 		return mcp.ToolError("The API answered " + status + ", but its JSON cannot be read.")
@@ -119,8 +120,8 @@ func refused(status string, response *http.Response, secrets []string) mcp.Objec
 	return mcp.ToolError(said + ": " + excerpt)
 }
 
-// unzip has the body of an answer read as it was before gzip compressed it, as some APIs do
-// though nobody asks for it.
+// unzip has the body of an answer read as it was before gzip compressed it, as some APIs
+// do though nobody asks for it.
 func unzip(response *http.Response) {
 	if !slices.Contains([]string{"gzip", "x-gzip"}, contentCoding(response.Header)) {
 		return
@@ -139,8 +140,8 @@ type unzipped struct {
 	io.Closer
 }
 
-// compressions are the codings that compress. Some APIs name something else in that place,
-// such as their charset, and clients pass over it.
+// compressions are the codings that compress. Some APIs name something else in that
+// place, such as their charset, and clients pass over it.
 var compressions = []string{"gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"}
 
 // contentCoding returns how a body is compressed, "" if it is not.

@@ -27,8 +27,8 @@ type argument struct {
 }
 
 // newArgument returns the argument for a parameter, nil for a parameter that the caller
-// is not to set. own are the names of the headers that the gateway sets, which no argument
-// may set. The error is for a required parameter that cannot be served.
+// is not to set. own are the names of the headers that the gateway sets, which no
+// argument may set. The error is for a required parameter that cannot be served.
 func newArgument(p *parameter, own []string, s *schemas) (*argument, error) {
 	schema := p.at.child("schema")
 	a := &argument{

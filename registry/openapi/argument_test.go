@@ -42,8 +42,8 @@ func TestAParameterThatIsAnObjectByItsPartsIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestAParameterThatListsObjectsIsLeftOut where no style says how to write them, and stays
-// where one does. It was offered, and each call with it was refused.
+// TestAParameterThatListsObjectsIsLeftOut where no style says how to write them, and
+// stays where one does. It was offered, and each call with it was refused.
 func TestAParameterThatListsObjectsIsLeftOut(t *testing.T) {
 	a := newAPI(t)
 	const list = `"schema":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"}}}}}`
@@ -106,8 +106,8 @@ func TestAnObjectOfJSONHasItsNameWhateverTheStyle(t *testing.T) {
 	}
 }
 
-// TestServersOfAnOperationAreNoted since its requests go where all go, and the API may not
-// have the operation there.
+// TestServersOfAnOperationAreNoted since its requests go where all go, and the API may
+// not have the operation there.
 func TestServersOfAnOperationAreNoted(t *testing.T) {
 	a := newAPI(t)
 	cfg := a.config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},
@@ -156,8 +156,8 @@ func TestIntegersHaveNoPoint(t *testing.T) {
 	}
 }
 
-// TestIntegersInJSONHaveNoPoint either, in bodies and in parameters. All else of a body stays
-// as it is written.
+// TestIntegersInJSONHaveNoPoint either, in bodies and in parameters. All else of a body
+// stays as it is written.
 func TestIntegersInJSONHaveNoPoint(t *testing.T) {
 	a := newAPI(t)
 	tools, _ := load(t, a.config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{
@@ -187,8 +187,8 @@ func TestIntegersInJSONHaveNoPoint(t *testing.T) {
 	}
 }
 
-// TestManyIntegersHaveNoPoint: the schema is looked at once for each place in the values, and
-// not for each value, or a bound would be met.
+// TestManyIntegersHaveNoPoint: the schema is looked at once for each place in the values,
+// and not for each value, or a bound would be met.
 func TestManyIntegersHaveNoPoint(t *testing.T) {
 	a := newAPI(t)
 	var named []string

@@ -7,7 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// hold makes claim hold that many bytes of an answer. The error is a *registry.MemoryError.
+// hold makes claim hold that many bytes of an answer. The error is a
+// *registry.MemoryError.
 func (c *caller) hold(claim *share.Reservation, bytes int) error {
 	if err := claim.Resize(int64(bytes)); err != nil {
 		return &registry.MemoryError{Server: c.server, Err: err}

@@ -153,8 +153,9 @@ func TestARequestThatWasRefusedHadNoEffect(t *testing.T) {
 	}
 }
 
-// TestArgumentsReplaceNoCredential has a document declare each header that says who calls,
-// in several spellings: the API gets what the gateway says, whatever the arguments.
+// TestArgumentsReplaceNoCredential has a document declare each header that says who
+// calls, in several spellings: the API gets what the gateway says, whatever the
+// arguments.
 func TestArgumentsReplaceNoCredential(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte("key-of-the-gateway"), 0o600); err != nil {
@@ -199,7 +200,8 @@ func TestArgumentsReplaceNoCredential(t *testing.T) {
 	}
 }
 
-// TestCredentialGoesToNoOtherAPI has an API redirect: the place that it names gets nothing.
+// TestCredentialGoesToNoOtherAPI has an API redirect: the place that it names gets
+// nothing.
 func TestCredentialGoesToNoOtherAPI(t *testing.T) {
 	elsewhere := newAPI(t)
 	elsewhere.answers(func(http.ResponseWriter, *http.Request) { t.Error("got a request elsewhere, want none") })

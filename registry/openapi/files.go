@@ -10,15 +10,16 @@ import (
 )
 
 // A document may lie in several files: an operation, a path item, or a part of one is
-// then a reference to a file beside it. A file is read when an operation needs it, through
-// Config.Files, which decides what can be read; only names below the document's folder
-// ever reach it.
+// then a reference to a file beside it. A file is read when an operation needs it,
+// through Config.Files, which decides what can be read; only names below the document's
+// folder ever reach it.
 
 // maxFiles bounds how many files a document may refer to. Together with the document they
 // may have maxDocument bytes.
 const maxFiles = 5_000
 
-// files are the document and the files that it refers to, read as far as they were needed.
+// files are the document and the files that it refers to, read as far as they were
+// needed.
 type files struct {
 	open func(name string) ([]byte, error) // Config.Files; nil: no file is read
 	read map[string]*file                  // by the path from the document's folder; "": the document

@@ -166,8 +166,8 @@ func TestAFileThatCannotBeReadCostsItsOperation(t *testing.T) {
 	}
 }
 
-// TestAReferenceIsFollowedOnce: to look for what is not there takes a look through a whole
-// file or part, and a document may say the same wrong reference at many places.
+// TestAReferenceIsFollowedOnce: to look for what is not there takes a look through a
+// whole file or part, and a document may say the same wrong reference at many places.
 func TestAReferenceIsFollowedOnce(t *testing.T) {
 	const places = 40_000
 	large := `{"type":"string","description":"` + strings.Repeat("x", 6<<20) + `"}`
@@ -205,8 +205,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// TestALargeArrayCostsLittleMemory: millions of elements fit into a document, and whatever
-// is kept of each counts.
+// TestALargeArrayCostsLittleMemory: millions of elements fit into a document, and
+// whatever is kept of each counts.
 func TestALargeArrayCostsLittleMemory(t *testing.T) {
 	cfg := newAPI(t).config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{"/a":{"get":{`+
 		`"operationId":"op","parameters":[{"name":"q","in":"query","schema":{"$ref":"#/x-a/1"}}],`+

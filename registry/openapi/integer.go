@@ -12,17 +12,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// maxLooked is how many bytes of schemas are looked at for the integers of one call, since
-// many values may lead to much of them. Beyond that, numbers stay as they are written.
+// maxLooked is how many bytes of schemas are looked at for the integers of one call,
+// since many values may lead to much of them. Beyond that, numbers stay as they are
+// written.
 const maxLooked = 8 << 20
 
 // integerTime is about how long it takes to look at one byte of arguments.
 const integerTime = 40 * time.Nanosecond
 
 // integral returns the arguments of a call with every integer written as one. To a schema
-// 7.0 is an integer, and clients that have all numbers as floats write it so, but few APIs
-// take it for one. What is no integer by the tool's schema stays as it is written. The
-// error is that of ctx, which ended while many arguments waited for their turn.
+// 7.0 is an integer, and clients that have all numbers as floats write it so, but few
+// APIs take it for one. What is no integer by the tool's schema stays as it is written.
+// The error is that of ctx, which ended while many arguments waited for their turn.
 func (c *caller) integral(ctx context.Context, call *registry.Call) (mcp.Object, error) {
 	arguments := call.Params.Value("arguments")
 	if bytes.Contains(arguments, []byte(".0")) {
@@ -58,8 +59,8 @@ type integers struct {
 	left     int         // bytes of schemas that may still be looked at
 }
 
-// shape is what the document says of values in one place: a schema, with those of which it
-// consists and from which it chooses.
+// shape is what the document says of values in one place: a schema, with those of which
+// it consists and from which it chooses.
 type shape struct {
 	schemas []mcp.Object
 	below   map[string]*shape // of members and elements, as far as they were looked for

@@ -20,8 +20,9 @@
 //	caller.run ──▶ request (address, headers, content) ──▶ HTTP client ──▶ answer ──▶ result
 //
 // Reading order: this file, document.go (the document) with reference.go and files.go,
-// offer.go (from an operation to a tool) with name.go, argument.go, body.go, schema.go and
-// size.go, then request.go with integer.go and value.go, and answer.go. All read text.go.
+// offer.go (from an operation to a tool) with name.go, argument.go, body.go, schema.go
+// and size.go, then request.go with integer.go and value.go, and answer.go. All read
+// text.go.
 package openapi
 
 import (
@@ -68,8 +69,8 @@ type Config struct {
 	// although the API did what was asked. Documents are often wrong about answers, so it
 	// should be set only for those that are known to be right.
 	OutputSchemas bool
-	// Client is no http.Client, so that no redirect carries credentials to an address that
-	// nobody configured.
+	// Client is no http.Client, so that no redirect carries credentials to an address
+	// that nobody configured.
 	Client  http.RoundTripper
 	Timeout time.Duration // limit of one call; zero: 30 s
 	// Turns is where large answers wait to be made results. nil: they are made at once.

@@ -185,8 +185,8 @@ func TestAnOperationIDWithSpacesIsIncluded(t *testing.T) {
 	}
 }
 
-// TestTheBaseIsAskedAsItIsWritten, also where it has characters that net/url would encode:
-// each call failed, as if its arguments led elsewhere.
+// TestTheBaseIsAskedAsItIsWritten, also where it has characters that net/url would
+// encode: each call failed, as if its arguments led elsewhere.
 func TestTheBaseIsAskedAsItIsWritten(t *testing.T) {
 	a := newAPI(t)
 	cfg := a.config(operation("/items/{id}",
@@ -335,8 +335,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestCompressedAnswers has an API compress what it answers, though nobody has asked for it.
-// What gzip compressed is read, within the same bounds and without credentials.
+// TestCompressedAnswers has an API compress what it answers, though nobody has asked for
+// it. What gzip compressed is read, within the same bounds and without credentials.
 func TestCompressedAnswers(t *testing.T) {
 	a := newAPI(t)
 	cfg := a.config(operation("/x", `"parameters":[]`))

@@ -74,8 +74,8 @@ func TestReferencesIntoOtherPlaces(t *testing.T) {
 	}
 }
 
-// TestAFaultInWhatNoToolNeedsCostsNothing, such as a name of a discriminator that leads to
-// a file, as those of DigitalOcean do, or a wrong reference in an example.
+// TestAFaultInWhatNoToolNeedsCostsNothing, such as a name of a discriminator that leads
+// to a file, as those of DigitalOcean do, or a wrong reference in an example.
 func TestAFaultInWhatNoToolNeedsCostsNothing(t *testing.T) {
 	cfg := newAPI(t).config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{"/a":{"post":{"operationId":"op",
 		"requestBody":{"content":{"application/json":{"schema":{"oneOf":[{"$ref":"#/components/schemas/Cat"}],

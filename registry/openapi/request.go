@@ -112,8 +112,8 @@ func inPath(arguments []*argument, name string) *argument {
 // encoded or would have to be.
 var inSegments = regexp.MustCompile(`^(?:/[-a-zA-Z0-9._~!$&'()*+,;=:@]+)*$`)
 
-// plainPath tells whether all servers read the path in the same way: it is in segments, of
-// which none is of dots. The empty path is plain.
+// plainPath tells whether all servers read the path in the same way: it is in segments,
+// of which none is of dots. The empty path is plain.
 func plainPath(text string) bool {
 	return inSegments.MatchString(text) && (text == "" || path.Clean(text) == text)
 }
@@ -280,8 +280,8 @@ func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, erro
 	return c.answer(ctx, response, c.secretsWith(granted), call.Memory)
 }
 
-// unavailable returns the error for a request that failed, or for an answer that could not
-// be read; that of ctx when ctx has ended, and a *registry.MemoryError as it is.
+// unavailable returns the error for a request that failed, or for an answer that could
+// not be read; that of ctx when ctx has ended, and a *registry.MemoryError as it is.
 func (c *caller) unavailable(ctx context.Context, sent bool, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

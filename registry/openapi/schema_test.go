@@ -153,8 +153,8 @@ func TestParametersOfJSONMayHaveACharset(t *testing.T) {
 	}
 }
 
-// TestTheSchemaOfEncodedTextLeadsSomewhere refers from the schema of what a text holds to a
-// component: the tool has that as a definition of its own.
+// TestTheSchemaOfEncodedTextLeadsSomewhere refers from the schema of what a text holds to
+// a component: the tool has that as a definition of its own.
 func TestTheSchemaOfEncodedTextLeadsSomewhere(t *testing.T) {
 	cfg := newAPI(t).config([]byte(`{"openapi":"3.1.0","paths":{
 		"/save":{"post":{"operationId":"save","requestBody":{"content":{"application/json":{"schema":{"type":"object","properties":{

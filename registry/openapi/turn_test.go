@@ -74,7 +74,8 @@ func TestLargeAnswersTakeTurnsAtOnce(t *testing.T) {
 }
 
 // TestManyIntegersTakeTurnsAtOnce keeps the one slot busy: to look for integers in large
-// arguments waits for it, whoever leaves meanwhile sends nothing, and small ones do not wait.
+// arguments waits for it, whoever leaves meanwhile sends nothing, and small ones do not
+// wait.
 func TestManyIntegersTakeTurnsAtOnce(t *testing.T) {
 	t.Parallel()
 	document := operation("/x", `"requestBody":{"content":{"application/json":{"schema":{

@@ -16,16 +16,18 @@ import (
 // Whatever the value, it must stay the value of its own parameter: it must not end the
 // parameter, add another one, or lead to another path.
 
-// value is the value of an argument, taken apart: a text of its own is one part, and so is
-// each element of a list, and each member of an object, which has its name and its text.
+// value is the value of an argument, taken apart: a text of its own is one part, and so
+// is each element of a list, and each member of an object, which has its name and its
+// text.
 type value struct {
 	plain  bool // it is one text
 	object bool
 	parts  [][]string
 }
 
-// read takes the value of the argument apart. Elements of a list that are objects or lists
-// are refused where no style says how to write them. The error is a *registry.UsageError.
+// read takes the value of the argument apart. Elements of a list that are objects or
+// lists are refused where no style says how to write them. The error is a
+// *registry.UsageError.
 func (a *argument) read(raw mcp.RawJSON) (value, error) {
 	if a.asJSON || a.objects && raw.IsObject() {
 		return value{plain: true, parts: [][]string{{string(raw)}}}, nil
@@ -96,8 +98,8 @@ func (v value) joined(escaped func(string) string, between, equals string) strin
 type form struct {
 	first string // stands before everything
 	named bool   // the name of the parameter stands before a value
-	// stands between elements or pairs of which each is written on its own, with the name if
-	// the style is named; between the others stands a comma
+	// stands between elements or pairs of which each is written on its own, with the name
+	// if the style is named; between the others stands a comma
 	between string
 }
 
@@ -151,10 +153,10 @@ func (a *argument) pathText(v value) (string, error) {
 	return a.written(v, escape), nil
 }
 
-// maxNames bounds the names in a query or a form together, in bytes. The whole name stands
-// before each element of a list and before whatever an object holds, and callers choose
-// the names in forms and objects: a name of a megabyte before a hundred thousand elements
-// would take all memory.
+// maxNames bounds the names in a query or a form together, in bytes. The whole name
+// stands before each element of a list and before whatever an object holds, and callers
+// choose the names in forms and objects: a name of a megabyte before a hundred thousand
+// elements would take all memory.
 const maxNames = 4 << 20
 
 // fields are the name=value pieces of a query or a form.
@@ -291,8 +293,8 @@ var harmlessReserved = strings.NewReplacer("%3A", ":", "%2F", "/", "%3F", "?", "
 // maxPathText bounds one text within a path, in bytes.
 const maxPathText = 4096
 
-// maxLayers bounds how often a text within a path is encoded: to look through thousands of
-// layers takes a hundredth of a second, and a list has a thousand such texts.
+// maxLayers bounds how often a text within a path is encoded: to look through thousands
+// of layers takes a hundredth of a second, and a list has a thousand such texts.
 const maxLayers = 128
 
 // harmless tells whether a text can stand in a path without leading elsewhere, whichever

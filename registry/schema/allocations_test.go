@@ -48,8 +48,8 @@ func TestWeakeningAllocatesNothingForAnEdge(t *testing.T) {
 	}
 }
 
-// TestLongPatternsAreRefusedBeforeTheyAreCompiled holds for one whose program would take 36
-// MiB.
+// TestLongPatternsAreRefusedBeforeTheyAreCompiled holds for one whose program would take
+// 36 MiB.
 func TestLongPatternsAreRefusedBeforeTheyAreCompiled(t *testing.T) {
 	pattern := "(?:" + strings.Repeat("a", 900) + "){1000}"
 	var before, after runtime.MemStats

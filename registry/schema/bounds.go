@@ -63,10 +63,10 @@ func (b *bounds) limit(keyword string, value mcp.RawJSON) {
 	b.limits = append(b.limits, l)
 }
 
-// proves tells whether number certainly keeps the limit; false proves nothing. Numbers are
-// compared as floats. A strict order of the floats counts: rounding can make two different
-// numbers equal, but it never turns their order around. That they are equal counts for
-// integers, as far as floats have them exactly.
+// proves tells whether number certainly keeps the limit; false proves nothing. Numbers
+// are compared as floats. A strict order of the floats counts: rounding can make two
+// different numbers equal, but it never turns their order around. That they are equal
+// counts for integers, as far as floats have them exactly.
 func (l limit) proves(number []byte) bool {
 	float, err := strconv.ParseFloat(string(number), 64)
 	switch {

@@ -122,12 +122,13 @@ func (s *Schema) askWork(value mcp.RawJSON, more int, name string, b Budget) (va
 	return values, askTurn(b, time.Duration(work)*workTime)
 }
 
-// MismatchError is the error of a value that does not have the form that its schema describes.
+// MismatchError is the error of a value that does not have the form that its schema
+// describes.
 type MismatchError struct {
 	text string
 	// Path is the JSON Pointer of what is wrong first, with names of the schema and
-	// numbers alone: where the value has a name of its own choice, the place is what holds
-	// it. "" is the value as a whole.
+	// numbers alone: where the value has a name of its own choice, the place is what
+	// holds it. "" is the value as a whole.
 	Path string
 }
 

@@ -230,8 +230,8 @@ func TestExplainingManyBranchesTakesLittleMemory(t *testing.T) {
 }
 
 // TestReadingManyReferencesToALargePartTakesLittleMemory: what each of them may meet is
-// counted in one map. A map of each, which grew and grew, took most of the time of reading
-// such a schema.
+// counted in one map. A map of each, which grew and grew, took most of the time of
+// reading such a schema.
 func TestReadingManyReferencesToALargePartTakesLittleMemory(t *testing.T) {
 	text := `{"$defs":{"b":{"properties":{` + numbered(`"a%":{}`, 990) + `}}},"properties":{` +
 		numbered(`"p%":{"$ref":"#/$defs/b"}`, 990) + `}}`

@@ -236,8 +236,8 @@ func TestRandomSchemasAgreeWithOracle(t *testing.T) {
 	}
 }
 
-// TestLimitsHoldWhereFloatsRound compares limits and values beside 2^53, from where a float
-// no longer has every integer.
+// TestLimitsHoldWhereFloatsRound compares limits and values beside 2^53, from where a
+// float no longer has every integer.
 func TestLimitsHoldWhereFloatsRound(t *testing.T) {
 	t.Parallel()
 	var beside []string

@@ -188,9 +188,9 @@ var (
 	errRecursive = errors.New("a keyword of 2019-09, which $schema does not name")
 )
 
-// derive fills in the fields of n and its edges that others read, from the edges and rules
-// that the parser has collected. It marks as unproven a node with a keyword that the fast
-// path does not know.
+// derive fills in the fields of n and its edges that others read, from the edges and
+// rules that the parser has collected. It marks as unproven a node with a keyword that
+// the fast path does not know.
 func (n *node) derive() {
 	before := map[string]int{} // how many edges have that keyword
 	for i := range n.edges {

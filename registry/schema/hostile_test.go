@@ -438,8 +438,8 @@ func TestTwinsAmongWhatIsNotEnforcedAreTooMany(t *testing.T) {
 	checkRefusal(t, s.CheckUnambiguousWithin(few, "value", nil), true, "")
 }
 
-// TestManyDependenciesCostNoMoreThanTheirLength holds for lists of names, which draft-07 keeps
-// in one object.
+// TestManyDependenciesCostNoMoreThanTheirLength holds for lists of names, which draft-07
+// keeps in one object.
 func TestManyDependenciesCostNoMoreThanTheirLength(t *testing.T) {
 	text := `{"$schema":"http://json-schema.org/draft-07/schema#","dependencies":{` +
 		numbered(`"k%":["a"]`, 4_000) + `}}`

@@ -220,8 +220,8 @@ func TestInlinedSchemasAcceptTheSame(t *testing.T) {
 	}
 }
 
-// TestLongChainsOfReferencesAreInlinedSoon holds for a chain that ends at a schema with many
-// keywords, each of which goes through the whole chain.
+// TestLongChainsOfReferencesAreInlinedSoon holds for a chain that ends at a schema with
+// many keywords, each of which goes through the whole chain.
 func TestLongChainsOfReferencesAreInlinedSoon(t *testing.T) {
 	const links, keywords = 20, 3_000
 	text := `{"$ref":"#/$defs/d0","$defs":{` + fmt.Sprintf(`"d%d":{%s},`, links, numbered(`"k%":0`, keywords))

@@ -54,8 +54,8 @@ type node struct {
 type edge struct {
 	keyword string // which leads there, under its name of 2020-12
 	part    part   // of the keyword
-	// of the property; of patternProperties the pattern as the library gets it; in a list of
-	// subschemas its index
+	// of the property; of patternProperties the pattern as the library gets it; in a list
+	// of subschemas its index
 	name    string
 	pattern *regexp.Regexp // of patternProperties, else nil
 	weight  int            // of pattern, see weigh

@@ -55,8 +55,8 @@ func compilePattern(source string) (*regexp.Regexp, int, error) {
 	return regexp.MustCompile(translated), len(program.Inst), nil // it parses and compiles likewise
 }
 
-// expanded returns about how many instructions re has once what repeats is written out: up
-// to three times as many as the compiler makes of it.
+// expanded returns about how many instructions re has once what repeats is written out:
+// up to three times as many as the compiler makes of it.
 func expanded(re *syntax.Regexp) int {
 	size := 1
 	if re.Op == syntax.OpLiteral {

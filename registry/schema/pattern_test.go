@@ -65,8 +65,8 @@ func TestPatternsThatRE2ReadsDifferentlyAreRefused(t *testing.T) {
 	}
 }
 
-// TestPatternsAreMeasuredAtLeastAsTheyCompile holds for what repeats, since a pattern that is
-// within the bound must not be refused.
+// TestPatternsAreMeasuredAtLeastAsTheyCompile holds for what repeats, since a pattern
+// that is within the bound must not be refused.
 func TestPatternsAreMeasuredAtLeastAsTheyCompile(t *testing.T) {
 	for _, pattern := range []string{
 		"(?:[a-z0-9]{1,62}[.]?){16}", "^(?:(?:(?:a?){10}){10}){10}$", "x{0}y{0,0}", "(?:a|b|cd){999}", "(?:[a-z]{1000}){1}",

@@ -82,8 +82,8 @@ func isExotic(quoted []byte) bool {
 // undeclaredTwins finds the first twins in the next value that the schema does not
 // declare, and passes the value if there are none. at are the nodes that the value meets;
 // it walks down the value and the nodes together, because a name that is declared in one
-// place may be none in another. path leads to the value, found to the second of the twins;
-// it is nil when there are none.
+// place may be none in another. path leads to the value, found to the second of the
+// twins; it is nil when there are none.
 func undeclaredTwins(c *strictjson.Cursor, at []*node, path []string) (found []string, first, second string) {
 	switch c.Kind() {
 	case '[':

@@ -97,8 +97,8 @@ type Config struct {
 	Extensions *mcp.ExtensionTable
 
 	// Released are digests of definitions that would be quarantined: with hidden text in
-	// strings that are never edited, or of a server that is Pinned. The operator lets these
-	// in nevertheless; see registry.Admit.
+	// strings that are never edited, or of a server that is Pinned. The operator lets
+	// these in nevertheless; see registry.Admit.
 	Released []string
 	// Pinned leaves out every tool and prompt whose definition is not in Released.
 	Pinned bool
@@ -133,8 +133,8 @@ type Config struct {
 var errPanicked = errors.New("a fault of the gateway itself, which its log has")
 
 // saved calls do. A panic in it is counted and logged, and becomes its error: so it costs
-// what do is for, and not the process. Whatever reads what a server says runs in it, where
-// it is not the goroutine of a call.
+// what do is for, and not the process. Whatever reads what a server says runs in it,
+// where it is not the goroutine of a call.
 func (c *Config) saved(ctx context.Context, do func() error) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {

@@ -49,7 +49,8 @@ type connection struct {
 	overhears func() // called when it announced one beside the stream for that; nil: nobody is told
 
 	capabilities atomic.Pointer[mcp.Object] // what the server declares; nil: unknown
-	// the server lists other items to clients that declare other extensions, see variant.go
+	// the server lists other items to clients that declare other extensions, see
+	// variant.go
 	varies atomic.Bool
 }
 
@@ -87,8 +88,8 @@ func (c *connection) exchange(ctx context.Context, link wire.Link, out *wire.Req
 	return result, c.server.from(err)
 }
 
-// closeLink closes a link, for which it waits closeLimit at most over HTTP. ctx has usually
-// ended by then.
+// closeLink closes a link, for which it waits closeLimit at most over HTTP. ctx has
+// usually ended by then.
 func closeLink(ctx context.Context, link wire.Link, polite bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 	defer cancel()
@@ -199,8 +200,8 @@ func (c *connection) tasks() mcp.Tasks {
 
 // tasksOf returns how calls of one tool may become tasks, and the tool's definition. The
 // definition has a member "execution" only where that member means something: where the
-// caller must ask for a task, where the tool requires one that its server cannot give, and
-// where the server decides. There it says so to clients of 2025-11-25, which ask.
+// caller must ask for a task, where the tool requires one that its server cannot give,
+// and where the server decides. There it says so to clients of 2025-11-25, which ask.
 func (c *connection) tasksOf(definition mcp.Object) (mcp.Tasks, mcp.Object) {
 	form, support := c.tasks(), definition.Object("execution").Text("taskSupport")
 	switch {
@@ -222,8 +223,9 @@ func (c *connection) gives(call *registry.Call) bool {
 // maxDeclared bounds the capabilities of a server that are kept, in bytes.
 const maxDeclared = 64 << 10
 
-// declare records the capabilities of the server. It keeps a copy, because the answer that
-// they stand in may be thousands of times as long. Those that are too large stay unknown.
+// declare records the capabilities of the server. It keeps a copy, because the answer
+// that they stand in may be thousands of times as long. Those that are too large stay
+// unknown.
 func (c *connection) declare(capabilities mcp.Object) {
 	if capabilities.Size() <= maxDeclared {
 		kept, _ := mcp.ObjectOf(capabilities.JSON())

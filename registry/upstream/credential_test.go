@@ -36,8 +36,8 @@ const (
 	verifiedAs     = "X-Verified-As" // set by knowing alone
 )
 
-// knowing lets in who comes with an identity that the key set verifies, and notes who used
-// which session.
+// knowing lets in who comes with an identity that the key set verifies, and notes who
+// used which session.
 type knowing struct {
 	keys func() []byte
 	next http.Handler
@@ -170,8 +170,8 @@ func user(tenant, issuer, subject string) auth.Principal {
 	}
 }
 
-// TestServerSeesEachCallUnderItsOwnUser has users of two tenants and two issuers, with the
-// same subjects, call servers that verify who calls, all at once.
+// TestServerSeesEachCallUnderItsOwnUser has users of two tenants and two issuers, with
+// the same subjects, call servers that verify who calls, all at once.
 func TestServerSeesEachCallUnderItsOwnUser(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -234,8 +234,8 @@ func TestServerSeesEachCallUnderItsOwnUser(t *testing.T) {
 	}
 }
 
-// TestRefusedCredentialIsTheCallsOwn has a server refuse one user: nobody else notices, the
-// server counts as up, and of what it says about other places nothing is asked.
+// TestRefusedCredentialIsTheCallsOwn has a server refuse one user: nobody else notices,
+// the server counts as up, and of what it says about other places nothing is asked.
 func TestRefusedCredentialIsTheCallsOwn(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]http.Handler{
@@ -267,8 +267,8 @@ func TestRefusedCredentialIsTheCallsOwn(t *testing.T) {
 	}
 }
 
-// TestCredentialOfAFileIsTakenAnewAfterARefusal rotates the secret of a server while calls
-// go on, without a word to the gateway.
+// TestCredentialOfAFileIsTakenAnewAfterARefusal rotates the secret of a server while
+// calls go on, without a word to the gateway.
 func TestCredentialOfAFileIsTakenAnewAfterARefusal(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]http.Handler{
@@ -321,9 +321,9 @@ func TestCredentialOfAFileIsTakenAnewAfterARefusal(t *testing.T) {
 	}
 }
 
-// TestLongCallIsResumedForWhomItIs has the token of a caller end during a call, and then the
-// stream of the answer break off: the answer is asked for on behalf of the caller, as the
-// call was, and not as what keeps a session.
+// TestLongCallIsResumedForWhomItIs has the token of a caller end during a call, and then
+// the stream of the answer break off: the answer is asked for on behalf of the caller, as
+// the call was, and not as what keeps a session.
 func TestLongCallIsResumedForWhomItIs(t *testing.T) {
 	t.Parallel()
 	var id atomic.Value
@@ -356,8 +356,8 @@ func TestLongCallIsResumedForWhomItIs(t *testing.T) {
 	}
 }
 
-// TestResourcesOfKnownCallersAreNotWatched: a subscription is a tenant's, and a change that
-// one user may know of is none of another's.
+// TestResourcesOfKnownCallersAreNotWatched: a subscription is a tenant's, and a change
+// that one user may know of is none of another's.
 func TestResourcesOfKnownCallersAreNotWatched(t *testing.T) {
 	t.Parallel()
 	for name, stateless := range map[string]bool{"sessions": false, "stateless": true} {
@@ -384,8 +384,8 @@ func TestResourcesOfKnownCallersAreNotWatched(t *testing.T) {
 }
 
 // TestNothingThatAServerNamesIsAsked has a server refuse, or redirect, in ways that name
-// other places: for metadata, for tokens, or for messages. No place that it names is asked,
-// neither at its own address nor elsewhere, and no credential leaves for one.
+// other places: for metadata, for tokens, or for messages. No place that it names is
+// asked, neither at its own address nor elsewhere, and no credential leaves for one.
 func TestNothingThatAServerNamesIsAsked(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -441,8 +441,8 @@ func TestNothingThatAServerNamesIsAsked(t *testing.T) {
 }
 
 // TestSessionIsNotUsedAfterAChangeOfTenant has a user call with a client, and then again
-// with a token of another tenant: the server sees another session for it, and none that two
-// have used.
+// with a token of another tenant: the server sees another session for it, and none that
+// two have used.
 func TestSessionIsNotUsedAfterAChangeOfTenant(t *testing.T) {
 	t.Parallel()
 	k := &knowing{next: whoSDK(sdk.StreamableHTTPOptions{})}

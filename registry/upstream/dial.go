@@ -69,9 +69,9 @@ func (d *dialer) open(ctx context.Context, c *connection, capabilities mcp.Objec
 	return d.logged(ctx, c, l, err)
 }
 
-// openAs does the legacy handshake within the time for opening, on a link that it dials as
-// the kind says if there is none. It closes the link when that fails, and after a panic,
-// too: a child or a stream does not end by itself.
+// openAs does the legacy handshake within the time for opening, on a link that it dials
+// as the kind says if there is none. It closes the link when that fails, and after a
+// panic, too: a child or a stream does not end by itself.
 func (d *dialer) openAs(ctx context.Context, c *connection, link wire.Link, k kind,
 	capabilities mcp.Object, open *calls,
 ) (l *legacy, err error) {

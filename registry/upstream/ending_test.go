@@ -6,8 +6,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// TestWhoSubscribesAsTheUpstreamEndsIsTold has a listener join between the last attempt of
-// a watch and its end. Nobody else would tell it, and it would wait for as long as its
+// TestWhoSubscribesAsTheUpstreamEndsIsTold has a listener join between the last attempt
+// of a watch and its end. Nobody else would tell it, and it would wait for as long as its
 // client stays.
 func TestWhoSubscribesAsTheUpstreamEndsIsTold(t *testing.T) {
 	t.Parallel()

@@ -14,10 +14,10 @@ import (
 )
 
 // The error of a call is a *registry.UnavailableError, a *registry.ProtocolError, a
-// *registry.MemoryError, an *mcp.Error that the server answered, the context's own, or one
-// of package share if the caller has no room for the request itself. What Error returns
-// of the first two is what the gateway may tell its clients; the cause within is for the
-// log alone.
+// *registry.MemoryError, an *mcp.Error that the server answered, the context's own, or
+// one of package share if the caller has no room for the request itself. What Error
+// returns of the first two is what the gateway may tell its clients; the cause within is
+// for the log alone.
 
 // Causes that are told apart.
 var (
@@ -82,10 +82,10 @@ func (f fault) forCaller(ctx context.Context, err error) error {
 }
 
 // unread returns the error for a call of which nobody can say what it calls, because the
-// lists of its user could not be read. Nothing of the call was sent, whatever became of the
-// reading. The cause is kept as text: what a server answers would otherwise pass for an
-// error of the gateway's own, uncleaned, and a list that is too large for an answer of the
-// call.
+// lists of its user could not be read. Nothing of the call was sent, whatever became of
+// the reading. The cause is kept as text: what a server answers would otherwise pass for
+// an error of the gateway's own, uncleaned, and a list that is too large for an answer of
+// the call.
 func (f fault) unread(err error) error {
 	if err == nil {
 		return nil
@@ -136,8 +136,8 @@ func wantsSignIn(err error) bool {
 	return ok && refused.SignIn
 }
 
-// refusedFor returns the status of a refusal that another attempt would meet again, zero for
-// any other error.
+// refusedFor returns the status of a refusal that another attempt would meet again, zero
+// for any other error.
 func refusedFor(err error) int {
 	refused, ok := errors.AsType[*wire.StatusError](err)
 	passing := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}

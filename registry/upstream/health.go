@@ -69,12 +69,12 @@ func (c *connection) conclude(ctx context.Context, method string, err error) {
 	}
 }
 
-// judge draws conclusions from how a call failed on the connection, or could not be made. A
-// broken answer, or the answer that the revision is unknown, asks for a proof of life. A
-// header mismatch means that the definition has changed since it was listed, so the lists
-// are read again. A caller who left, who has no room for an answer, or of whom the server
-// did not believe who it is, says nothing about the server; one whose time was over is
-// counted by conclude.
+// judge draws conclusions from how a call failed on the connection, or could not be made.
+// A broken answer, or the answer that the revision is unknown, asks for a proof of life.
+// A header mismatch means that the definition has changed since it was listed, so the
+// lists are read again. A caller who left, who has no room for an answer, or of whom the
+// server did not believe who it is, says nothing about the server; one whose time was
+// over is counted by conclude.
 func (c *connection) judge(err error) {
 	var (
 		answered *mcp.Error
@@ -128,8 +128,8 @@ func throttled(err error) bool {
 	return ok && status.Status == http.StatusTooManyRequests
 }
 
-// saysNothingOfEras tells whether a status would be the same whatever the server speaks: it
-// wants another credential, has too much to do, or cannot be asked at the moment.
+// saysNothingOfEras tells whether a status would be the same whatever the server speaks:
+// it wants another credential, has too much to do, or cannot be asked at the moment.
 func saysNothingOfEras(status *wire.StatusError) bool {
 	return status.SignIn || status.Status == http.StatusForbidden ||
 		status.Status == http.StatusTooManyRequests || status.Status >= http.StatusInternalServerError

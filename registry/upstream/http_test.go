@@ -185,8 +185,8 @@ func TestSessionThatIsAlwaysUnknownIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestBusySessionIsExamined has servers forget the session of the calls in their own ways,
-// while one of them goes on: the others get another session.
+// TestBusySessionIsExamined has servers forget the session of the calls in their own
+// ways, while one of them goes on: the others get another session.
 func TestBusySessionIsExamined(t *testing.T) {
 	t.Parallel()
 	const text = "Bad Request: No valid session ID provided"
@@ -260,9 +260,9 @@ func testBusySessionIsExamined(t *testing.T, refuse func(w http.ResponseWriter, 
 	}
 }
 
-// TestCallInAForgottenSessionIsMadeInAnother has servers forget the session of the calls, and
-// say so in ways that leave open whether it is the session which they refuse. Only a session
-// in which nothing else is answered either is given up.
+// TestCallInAForgottenSessionIsMadeInAnother has servers forget the session of the calls,
+// and say so in ways that leave open whether it is the session which they refuse. Only a
+// session in which nothing else is answered either is given up.
 func TestCallInAForgottenSessionIsMadeInAnother(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(w http.ResponseWriter){
@@ -304,8 +304,8 @@ func TestCallInAForgottenSessionIsMadeInAnother(t *testing.T) {
 	}
 }
 
-// TestASessionThatIsUnknownByItsCodeIsReplaced has a server say with the id of a call that it
-// does not know its session, as the C# SDK does. The caller does not learn of it.
+// TestASessionThatIsUnknownByItsCodeIsReplaced has a server say with the id of a call
+// that it does not know its session, as the C# SDK does. The caller does not learn of it.
 func TestASessionThatIsUnknownByItsCodeIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := &web{session: "s"}
@@ -327,7 +327,8 @@ func TestASessionThatIsUnknownByItsCodeIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAnswersInEveryFormAreTaken has servers answer as some do, and as the Python SDK takes it.
+// TestAnswersInEveryFormAreTaken has servers answer as some do, and as the Python SDK
+// takes it.
 func TestAnswersInEveryFormAreTaken(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(w http.ResponseWriter, id json.RawMessage, result string){
@@ -356,9 +357,9 @@ func TestAnswersInEveryFormAreTaken(t *testing.T) {
 	}
 }
 
-// TestServerThatForgetsTheSessionOfItsListsStaysUp has a server say by an error with the id of
-// the ping that it does not know the session of the lists. It is well, and gets another
-// session; calls in other sessions go on.
+// TestServerThatForgetsTheSessionOfItsListsStaysUp has a server say by an error with the
+// id of the ping that it does not know the session of the lists. It is well, and gets
+// another session; calls in other sessions go on.
 func TestServerThatForgetsTheSessionOfItsListsStaysUp(t *testing.T) {
 	t.Parallel()
 	s := &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
@@ -416,7 +417,8 @@ func TestAnErrorWithTheStatus500WithoutAnIDIsNone(t *testing.T) {
 	}
 }
 
-// TestStatusOfARefusal tells which are told to the caller: those that a repeat would meet too.
+// TestStatusOfARefusal tells which are told to the caller: those that a repeat would meet
+// too.
 func TestStatusOfARefusal(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]int{
@@ -435,8 +437,8 @@ func TestStatusOfARefusal(t *testing.T) {
 	}
 }
 
-// TestContentEncoding has servers say how their answers are compressed, which nobody has asked
-// them for. Some say that they are not.
+// TestContentEncoding has servers say how their answers are compressed, which nobody has
+// asked them for. Some say that they are not.
 func TestContentEncoding(t *testing.T) {
 	t.Parallel()
 	for coding, problem := range map[string]string{
@@ -482,8 +484,8 @@ func TestAServerThatDoesNotKnowPingLives(t *testing.T) {
 	}
 }
 
-// TestAPingThatIsRefusedAsksForNoOther has a server refuse one call in the only session, and
-// every ping by the status that HTTP has for what is unknown.
+// TestAPingThatIsRefusedAsksForNoOther has a server refuse one call in the only session,
+// and every ping by the status that HTTP has for what is unknown.
 func TestAPingThatIsRefusedAsksForNoOther(t *testing.T) {
 	t.Parallel()
 	s := &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
@@ -547,8 +549,9 @@ func TestBrokenStreamIsResumed(t *testing.T) {
 	}
 }
 
-// TestStreamIsResumedOnceTheServerIsBack has a balancer, or the server, say that it cannot
-// be asked at the moment, or that the stream is still taken, when it is to be resumed.
+// TestStreamIsResumedOnceTheServerIsBack has a balancer, or the server, say that it
+// cannot be asked at the moment, or that the stream is still taken, when it is to be
+// resumed.
 func TestStreamIsResumedOnceTheServerIsBack(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{
@@ -581,8 +584,8 @@ func TestStreamIsResumedOnceTheServerIsBack(t *testing.T) {
 	}
 }
 
-// TestStreamThatCannotBeResumedEndsTheCall bounds the attempts. What the server says is the
-// cause.
+// TestStreamThatCannotBeResumedEndsTheCall bounds the attempts. What the server says is
+// the cause.
 func TestStreamThatCannotBeResumedEndsTheCall(t *testing.T) {
 	t.Parallel()
 	for status, why := range map[int]string{

@@ -11,8 +11,8 @@ import (
 
 // The race detector takes memory of its own.
 
-// TestWhatAServerSendsBesidesIsNotKept has a server send 12 MiB of what nobody reads, beside
-// its capabilities and beside its tools. No more is kept than what is used.
+// TestWhatAServerSendsBesidesIsNotKept has a server send 12 MiB of what nobody reads,
+// beside its capabilities and beside its tools. No more is kept than what is used.
 func TestWhatAServerSendsBesidesIsNotKept(t *testing.T) {
 	const size = 12 << 20
 	filler := `,"filler":"` + strings.Repeat("x", size) + `"`

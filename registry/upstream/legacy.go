@@ -214,8 +214,8 @@ func (l *legacy) setLevel(level mcp.Level) *wire.Request {
 func (l *legacy) exchange(ctx context.Context, out *wire.Request) (result mcp.Object, err error) {
 	defer func() {
 		l.conn.conclude(ctx, out.Method, err)
-		// On the control connection, whoever asked judges, and the pipes of a child say whether
-		// it lives.
+		// On the control connection, whoever asked judges, and the pipes of a child say
+		// whether it lives.
 		if err != nil && l.conn.control != nil && l.conn.cfg.URL != "" {
 			l.conn.judge(l.conn.server.forCaller(ctx, err))
 		}
@@ -286,10 +286,12 @@ func (l *legacy) restore(ctx context.Context) error {
 	return err
 }
 
-// alive sends a ping. An error of JSON-RPC itself in answer to it is a proof of life as well.
+// alive sends a ping. An error of JSON-RPC itself in answer to it is a proof of life as
+// well.
 func (l *legacy) alive(ctx context.Context) error {
 	_, err := l.exchange(ctx, l.request(mcp.MethodPing, mcp.Object{}))
-	// each of these is in use for a ping that is not known; others may speak of the session
+	// each of these is in use for a ping that is not known; others may speak of the
+	// session
 	if answeredWith(err, mcp.CodeMethodNotFound, mcp.CodeInvalidParams, mcp.CodeInvalidRequest,
 		mcp.CodeInternal) {
 		return nil
@@ -420,10 +422,11 @@ func (l *legacy) notified(m *mcp.Message) {
 }
 
 // watchResource subscribes to changes of a resource, calls onConfirmed once when the
-// server has agreed, and tells of changes until ctx or the session ends, or the server has
-// forgotten the session. It waits for the stream that brings the changes first, because a
-// change announced before that would be lost. It ignores the tenant, because older has
-// chosen the session by it. Nobody else watches the same resource in the session.
+// server has agreed, and tells of changes until ctx or the session ends, or the server
+// has forgotten the session. It waits for the stream that brings the changes first,
+// because a change announced before that would be lost. It ignores the tenant, because
+// older has chosen the session by it. Nobody else watches the same resource in the
+// session.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed func(),
 	updated func(uri string),
@@ -449,8 +452,8 @@ func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed f
 	}
 }
 
-// unsubscribe tells the server that nobody watches a resource any more. If that fails, what
-// it announces for nobody is dropped.
+// unsubscribe tells the server that nobody watches a resource any more. If that fails,
+// what it announces for nobody is dropped.
 func (l *legacy) unsubscribe(ctx context.Context, uri string) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 	defer cancel()

@@ -228,10 +228,10 @@ func (m *modern) watch(ctx context.Context) error {
 }
 
 // staySubscribed opens the subscription again whenever it ends, until ctx ends. It
-// returns nil for a server that has no subscriptions. One that has accepted a subscription
-// is asked for another whatever it answers: it may not have noticed yet that the one
-// before is gone, and so refuse a second. Changes may be missed between two subscriptions,
-// so all lists are read again each time.
+// returns nil for a server that has no subscriptions. One that has accepted a
+// subscription is asked for another whatever it answers: it may not have noticed yet that
+// the one before is gone, and so refuse a second. Changes may be missed between two
+// subscriptions, so all lists are read again each time.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (m *modern) staySubscribed(ctx context.Context) error {
 	had := false // it accepted one

@@ -33,10 +33,10 @@ const (
 )
 
 // untilOpened makes a call at most that many times, while its server refuses it until its
-// user has opened some addresses. The call has no effect then. That the user agreed to open
-// them says nothing of when what is to be done there is done, and a server need not tell:
-// asked again at once, the user would read the same question over and over. No more than
-// half of the time that is left of ctx is waited for.
+// user has opened some addresses. The call has no effect then. That the user agreed to
+// open them says nothing of when what is to be done there is done, and a server need not
+// tell: asked again at once, the user would read the same question over and over. No more
+// than half of the time that is left of ctx is waited for.
 // https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-mode-elicitation-required-error
 func untilOpened(ctx context.Context, tries int, call func() (mcp.Object, error)) (
 	result mcp.Object, err error,

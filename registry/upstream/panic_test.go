@@ -13,9 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// TestPanicInAReaderEndsItsConnectionAlone has the gateway itself fail in a goroutine that
-// reads what a server says on its own: that connection ends, and what comes after it is as
-// before.
+// TestPanicInAReaderEndsItsConnectionAlone has the gateway itself fail in a goroutine
+// that reads what a server says on its own: that connection ends, and what comes after it
+// is as before.
 func TestPanicInAReaderEndsItsConnectionAlone(t *testing.T) {
 	t.Parallel()
 	unasked := &web{session: "s", stream: func(w http.ResponseWriter, r *http.Request) {
@@ -196,8 +196,8 @@ func TestPanicBesideACallEndsNothingElse(t *testing.T) {
 	}
 }
 
-// TestPanicAtASubscriptionIsForgotten has the gateway itself fail where it asks a server for
-// a subscription. Whoever subscribes after that has the server asked again: it is not
+// TestPanicAtASubscriptionIsForgotten has the gateway itself fail where it asks a server
+// for a subscription. Whoever subscribes after that has the server asked again: it is not
 // subscribed yet, whatever the session remembers.
 func TestPanicAtASubscriptionIsForgotten(t *testing.T) {
 	t.Parallel()

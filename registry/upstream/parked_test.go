@@ -329,8 +329,8 @@ func TestRepeatOfWhoHasLeftEndsTheCall(t *testing.T) {
 	}
 }
 
-// TestWhoHasLeftNeedsNoCredential repeats a call for somebody who gave up when there is no
-// credential for it any more: what the call kept is given back at once all the same.
+// TestWhoHasLeftNeedsNoCredential repeats a call for somebody who gave up when there is
+// no credential for it any more: what the call kept is given back at once all the same.
 func TestWhoHasLeftNeedsNoCredential(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "token")

@@ -63,8 +63,8 @@ type parking struct {
 
 	mu sync.Mutex // guards the fields below
 	// the parked calls, by the requestState that their callers have, and those that read
-	// tasks/result for clients who cannot, by the id of the task. States are random, so no
-	// task of a server has the name of one. nil after shut
+	// tasks/result for clients who cannot, by the id of the task. States are random, so
+	// no task of a server has the name of one. nil after shut
 	waiting map[string]*parkedCall
 }
 
@@ -85,8 +85,8 @@ type parkedCall struct {
 	done         chan struct{} // closed when the exchange has ended, after result and err were set
 	result       mcp.Object
 	err          error
-	// ends the call if it is parked for too long; nil: it was never parked. Guarded by the
-	// mutex of parking
+	// ends the call if it is parked for too long; nil: it was never parked. Guarded by
+	// the mutex of parking
 	expiry *time.Timer
 }
 
@@ -161,8 +161,8 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call,
 }
 
 // park makes a call wait for its repeat under a state, for parkLimit at most. It returns
-// false when too many calls are parked, of its caller, of its tenant or of all, or when the
-// pool is closing.
+// false when too many calls are parked, of its caller, of its tenant or of all, or when
+// the pool is closing.
 func (p *parking) park(state string, d *parkedCall) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,8 +180,8 @@ func (p *parking) park(state string, d *parkedCall) bool {
 	return true
 }
 
-// find returns the call that is parked under a state, or reads the result of the task with
-// that id; nil when there is none.
+// find returns the call that is parked under a state, or reads the result of the task
+// with that id; nil when there is none.
 func (p *parking) find(state string) *parkedCall {
 	p.mu.Lock()
 	defer p.mu.Unlock()

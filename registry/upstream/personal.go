@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// personalWait is how long a request waits for the lists of its user. The reading goes
-	// on without it.
+	// personalWait is how long a request waits for the lists of its user. The reading
+	// goes on without it.
 	personalWait = 5 * time.Second
 	// personalReadings is how many users' lists of a server are read at once.
 	personalReadings = 16
@@ -105,8 +105,8 @@ func (p *personal) close() {
 	p.work.Wait()
 }
 
-// outdated has everybody's lists read again when they are next asked for: at once for those
-// whose streams wait for news.
+// outdated has everybody's lists read again when they are next asked for: at once for
+// those whose streams wait for news.
 func (p *personal) outdated() {
 	p.epoch.Add(1)
 	p.reg.Renew(p.conn.cfg.Name)
@@ -174,9 +174,9 @@ func (o *ownLists) seenLocked() (*registry.Lists, error) {
 	return o.lists, o.err
 }
 
-// read is the goroutine of one reading. What a user was offered goes on for as long as the
-// server cannot be asked, and ends when it, or the endpoint that gives tokens, refuses the
-// user.
+// read is the goroutine of one reading. What a user was offered goes on for as long as
+// the server cannot be asked, and ends when it, or the endpoint that gives tokens,
+// refuses the user.
 func (p *personal) read(own *ownLists, who *auth.Principal) {
 	var (
 		lists *registry.Lists

@@ -62,9 +62,9 @@ func (o *older) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	return o.pool.call(ctx, i, c)
 }
 
-// as asks on a pooled session that declares this, for each page as a loan, which calls may
-// displace. It asks for one page at a time: a pool that lends would open a session for each
-// that is asked for before the first is open.
+// as asks on a pooled session that declares this, for each page as a loan, which calls
+// may displace. It asks for one page at a time: a pool that lends would open a session
+// for each that is asked for before the first is open.
 func (o *older) as(declared mcp.Object) pager {
 	if o.pool.most < 1 {
 		return nil
@@ -159,8 +159,8 @@ func newPool(ctx context.Context, c *connection, streams bool, dial opener, seen
 	return p
 }
 
-// take returns a seat for a call or a loan, and puts the errors of the seats into those of
-// the catalogue. An error means that nothing of the call has left.
+// take returns a seat for a call or a loan, and puts the errors of the seats into those
+// of the catalogue. An error means that nothing of the call has left.
 func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, seats.Waits, error) {
 	s, waits, err := p.seats.Take(ctx, k, u)
 	switch {
@@ -178,8 +178,8 @@ func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, seats
 // call runs one call, of whichever sort: the repeat of a parked call, a request about a
 // task, a call whose caller can be asked, or a plain one.
 func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	// What the caller has is made first, so that a session opens with it, and a fault of it
-	// is the call's own. Who has left needs none to end a call that is parked.
+	// What the caller has is made first, so that a session opens with it, and a fault of
+	// it is the call's own. Who has left needs none to end a call that is parked.
 	if _, err := p.cfg.Credential.For(ctx, &c.Principal); err != nil && ctx.Err() == nil {
 		return mcp.Object{}, p.conn.server.unavailable(false, err)
 	}
@@ -191,8 +191,8 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		}
 		state, tries = "", openTries
 	}
-	// nothing would tie a task's questions to it, and each user would need a child of its own
-	// for as long as a task runs, so nobody is asked
+	// nothing would tie a task's questions to it, and each user would need a child of its
+	// own for as long as a task runs, so nobody is asked
 	if c.Tasks == mcp.TasksAsked && !p.streams {
 		mute := *c
 		mute.Capabilities, mute.LogLevel, c = mcp.Object{}, 0, &mute
@@ -237,10 +237,10 @@ func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	})
 }
 
-// seated runs a call on a seat, which use leaves. The pool learns no sooner than a call that
-// a child has ended, or that the server has forgotten the session. Where nothing of the
-// call was run for that reason, it is made on another seat, once: otherwise the call after
-// one that crashed its child could fail with it.
+// seated runs a call on a seat, which use leaves. The pool learns no sooner than a call
+// that a child has ended, or that the server has forgotten the session. Where nothing of
+// the call was run for that reason, it is made on another seat, once: otherwise the call
+// after one that crashed its child could fail with it.
 func (p *pool) seated(ctx context.Context, i *item, c *registry.Call,
 	use func(*seat) (mcp.Object, error),
 ) (mcp.Object, error) {
@@ -294,8 +294,8 @@ func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 }
 
 // traits returns what a session declares on which the call runs: what its client can be
-// asked if the method may ask, and its extensions. patient tells whether the call may wait
-// for a human.
+// asked if the method may ask, and its extensions. patient tells whether the call may
+// wait for a human.
 func traits(i *item, c *registry.Call) (declared string, patient bool) {
 	var asked mcp.Object
 	if i.asks {

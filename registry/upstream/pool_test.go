@@ -487,8 +487,9 @@ func TestLegacyResourcesAreFollowed(t *testing.T) {
 	})
 }
 
-// TestSharedSessionFollowsAResourceOnce has two tenants follow one resource at a server with
-// one session for all. The server is asked once, and told when the last of them leaves.
+// TestSharedSessionFollowsAResourceOnce has two tenants follow one resource at a server
+// with one session for all. The server is asked once, and told when the last of them
+// leaves.
 func TestSharedSessionFollowsAResourceOnce(t *testing.T) {
 	t.Parallel()
 	s := &chat{streams: true}

@@ -76,9 +76,10 @@ func (s *pooled) follow() {
 }
 
 // discardLost tells the pool that the session is dead, if its connection is known to be
-// lost, or if the server refused a call by 400, as err says, and gives no proof of life in
-// it: some that have forgotten a session answer so, and not 404. It returns whether that is
-// so. What is lent from the control connection is left to whoever supervises that.
+// lost, or if the server refused a call by 400, as err says, and gives no proof of life
+// in it: some that have forgotten a session answer so, and not 404. It returns whether
+// that is so. What is lent from the control connection is left to whoever supervises
+// that.
 func (s *pooled) discardLost(ctx context.Context, err error) bool {
 	limited, cancel := context.WithTimeout(ctx, aliveLimit)
 	defer cancel()

@@ -478,9 +478,9 @@ func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (l *lossy) CloseIdleConnections() { l.idle.Store(0) }
 
-// TestLostServerIsReachedOverNewConnections has the network lose all connections to a server
-// of both eras without a word. Once that is noticed, the server is up at once, and of the
-// era that it was.
+// TestLostServerIsReachedOverNewConnections has the network lose all connections to a
+// server of both eras without a word. Once that is noticed, the server is up at once, and
+// of the era that it was.
 func TestLostServerIsReachedOverNewConnections(t *testing.T) {
 	t.Parallel()
 	for _, idle := range []int32{2, 100} {

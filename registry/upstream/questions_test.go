@@ -10,8 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestALongIDOfAnAddressIsNotKept asks questions whose ids of addresses are far longer than
-// any that is told of: nothing counts them, so that they must not stay in memory.
+// TestALongIDOfAnAddressIsNotKept asks questions whose ids of addresses are far longer
+// than any that is told of: nothing counts them, so that they must not stay in memory.
 func TestALongIDOfAnAddressIsNotKept(t *testing.T) {
 	t.Parallel()
 	var strict atomic.Bool
@@ -30,8 +30,8 @@ func TestALongIDOfAnAddressIsNotKept(t *testing.T) {
 	}
 }
 
-// TestALongProgressTokenIsNone: each notification would repeat it, so that a call would be
-// answered with any number of megabytes a second.
+// TestALongProgressTokenIsNone: each notification would repeat it, so that a call would
+// be answered with any number of megabytes a second.
 func TestALongProgressTokenIsNone(t *testing.T) {
 	t.Parallel()
 	for token, want := range map[string]string{

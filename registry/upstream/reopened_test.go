@@ -249,9 +249,9 @@ func TestSessionThatServesNobodyIsEndedAtTheServer(t *testing.T) {
 	}
 }
 
-// TestServerThatRefusesAnotherHandshakeIsLost has a server forget its sessions and open no
-// more, as one does that was replaced by another. What it says of the handshake is neither
-// its answer to the call nor a proof of life.
+// TestServerThatRefusesAnotherHandshakeIsLost has a server forget its sessions and open
+// no more, as one does that was replaced by another. What it says of the handshake is
+// neither its answer to the call nor a proof of life.
 func TestServerThatRefusesAnotherHandshakeIsLost(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{-32601, -32602, -32000} {

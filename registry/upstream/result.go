@@ -9,8 +9,8 @@ import (
 
 // complete brings the result of a method into the form that is passed on: a complete
 // result, that of a tool with content, or questions from a modern server. A result of any
-// other type is an error. Whether the result has what its method promises, and whether the
-// method may ask at all, is for whoever called to judge, of whatever source.
+// other type is an error. Whether the result has what its method promises, and whether
+// the method may ask at all, is for whoever called to judge, of whatever source.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object, error) {
 	kind := result.Value("resultType")

@@ -53,8 +53,8 @@ func TestNamedRevisionIsSpoken(t *testing.T) {
 }
 
 // TestNamedRevisionIsNotBlamedForARefusal has a server, or a balancer before it, refuse
-// every request to a server of which the operator says that it is of 2026-07-28. Why is not
-// that it were of another revision.
+// every request to a server of which the operator says that it is of 2026-07-28. Why is
+// not that it were of another revision.
 func TestNamedRevisionIsNotBlamedForARefusal(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{

@@ -22,9 +22,9 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.RoundTripper.RoundTrip(r)
 }
 
-// TestPanicInACallThatAsksEndsItAlone has the gateway itself fail in the exchange of a call
-// whose caller can be asked, which no request runs: the caller is told so, and the next
-// call is as any other, on the same session.
+// TestPanicInACallThatAsksEndsItAlone has the gateway itself fail in the exchange of a
+// call whose caller can be asked, which no request runs: the caller is told so, and the
+// next call is as any other, on the same session.
 func TestPanicInACallThatAsksEndsItAlone(t *testing.T) {
 	t.Parallel()
 	s, panics := &chat{}, 0

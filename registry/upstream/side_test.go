@@ -222,8 +222,8 @@ func TestShutSideIsTriedAgain(t *testing.T) {
 	}, readScript(t, "python2", "modern-only"))
 }
 
-// TestSideThatWasAwayIsTriedSoon has a balancer refuse the first session with the older side
-// of a server, or break its connection, which says nothing of whether there is one.
+// TestSideThatWasAwayIsTriedSoon has a balancer refuse the first session with the older
+// side of a server, or break its connection, which says nothing of whether there is one.
 func TestSideThatWasAwayIsTriedSoon(t *testing.T) {
 	t.Parallel()
 	const broken = 0

@@ -401,7 +401,8 @@ func TestTrap23_EndpointIsResolvedAgainstTheURL(t *testing.T) {
 	}
 }
 
-// TestForeignEndpointIsToldWhereTheTransportIsFound too, and not that the server takes no POST.
+// TestForeignEndpointIsToldWhereTheTransportIsFound too, and not that the server takes no
+// POST.
 func TestForeignEndpointIsToldWhereTheTransportIsFound(t *testing.T) {
 	t.Parallel()
 	s := serveStreamed(t, &streamed{endpoint: "http://mcp.internal:8000/messages?session=%s"})

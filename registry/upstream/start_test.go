@@ -29,8 +29,9 @@ func TestStartTimeoutIsHonoured(t *testing.T) {
 	}
 }
 
-// TestAProgramThatSpeaksNoMCPIsToldToBeNone where it prints lines and never answers, as one does
-// that was meant to be reached over HTTP. What it prints may be a secret, so none of it is told.
+// TestAProgramThatSpeaksNoMCPIsToldToBeNone where it prints lines and never answers, as
+// one does that was meant to be reached over HTTP. What it prints may be a secret, so
+// none of it is told.
 func TestAProgramThatSpeaksNoMCPIsToldToBeNone(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{"", mcp.Revision2607, mcp.Revision2511} {

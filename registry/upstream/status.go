@@ -31,9 +31,9 @@ type Status struct {
 	Refused  []registry.Refusal
 	Idle     []string // digests of Config.Released that release nothing; none until every list was read
 	Restarts int
-	// Failed and Lost are of the time since the server was up, or since the start of one that
-	// never was; of a server that is up, of the time before: how many attempts to connect
-	// have failed, and why it was lost ("": it never was up).
+	// Failed and Lost are of the time since the server was up, or since the start of one
+	// that never was; of a server that is up, of the time before: how many attempts to
+	// connect have failed, and why it was lost ("": it never was up).
 	Failed  int
 	Lost    string
 	Problem string    // why the server is down; "" when it is up
@@ -138,8 +138,8 @@ func problem(err error) string {
 	} else if cause := errors.Unwrap(err); cause != nil {
 		text = cause.Error()
 	}
-	// what a name server did says from which port it was asked, which is another each time, and
-	// the log would take the same reason for another one
+	// what a name server did says from which port it was asked, which is another each
+	// time, and the log would take the same reason for another one
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		if source, rest, found := strings.Cut(text, "->"); found {
 			text = source[:strings.LastIndex(source, " ")+1] + rest

@@ -173,7 +173,8 @@ func (t *watches) leave(w *watch, l *listener) {
 
 // remove removes a watch whose goroutine is about to return, and lets the next one of the
 // same resource begin. Listeners that rely on the watch are left when the upstream ends.
-// From then on the watch has none: whoever leaves must not move a slot that is given back.
+// From then on the watch has none: whoever leaves must not move a slot that is given
+// back.
 func (t *watches) remove(w *watch) {
 	t.mu.Lock()
 	w.cancel()

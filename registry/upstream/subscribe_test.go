@@ -209,9 +209,9 @@ func TestSubscriptionThatIsNotHonouredFails(t *testing.T) {
 	}
 }
 
-// TestUsersWhoAreRefusedTogetherLeaveNothing has the users of a tenant follow at once what
-// the server does not honour: each leaves as soon as it is told, the one that holds the
-// slot as well as the others.
+// TestUsersWhoAreRefusedTogetherLeaveNothing has the users of a tenant follow at once
+// what the server does not honour: each leaves as soon as it is told, the one that holds
+// the slot as well as the others.
 func TestUsersWhoAreRefusedTogetherLeaveNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t, newPress(t).config()).ready()

@@ -380,8 +380,8 @@ func TestTasksHaveALimit(t *testing.T) {
 	})
 }
 
-// TestTasksWhoseResultWasReadMakeRoom opens as many as one user may have, reads the results
-// of two, and cancels one.
+// TestTasksWhoseResultWasReadMakeRoom opens as many as one user may have, reads the
+// results of two, and cancels one.
 func TestTasksWhoseResultWasReadMakeRoom(t *testing.T) {
 	t.Parallel()
 	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {

@@ -98,8 +98,8 @@ func TestTaskAsksAClientWithoutItsResult(t *testing.T) {
 	})
 }
 
-// TestTaskWhoseAnswerWasNotSentIsAskedAnew has a client leave while its answer is sent. The
-// server still waits for that, and nobody has the question any more.
+// TestTaskWhoseAnswerWasNotSentIsAskedAnew has a client leave while its answer is sent.
+// The server still waits for that, and nobody has the question any more.
 func TestTaskWhoseAnswerWasNotSentIsAskedAnew(t *testing.T) {
 	t.Parallel()
 	s := &chat{}

@@ -18,8 +18,8 @@ const (
 	// how long a session is kept for a task at most, even if the server keeps the task
 	// longer
 	taskLife = time.Hour
-	// how soon a server's word of a task counts after the one before, if the status is the
-	// same
+	// how soon a server's word of a task counts after the one before, if the status is
+	// the same
 	taskStatusGap = 200 * time.Millisecond
 )
 
@@ -31,7 +31,8 @@ type task struct {
 	own   string // its id at the server; "" while the call that makes it is open
 	user  share.User
 	until time.Time
-	// its result was, or it was cancelled and has none: it makes room for another one if need be
+	// its result was, or it was cancelled and has none: it makes room for another one if
+	// need be
 	read bool
 
 	tell     func(state mcp.Object) // as registry.Call.OnTaskStatus
@@ -117,7 +118,8 @@ func (t *tasks) listener(s *pooled, own, status string) (id string, tell func(st
 	return "", nil
 }
 
-// isOf tells whether the task lives in a session, which is nil for the control connection's.
+// isOf tells whether the task lives in a session, which is nil for the control
+// connection's.
 func (one *task) isOf(s *pooled) bool {
 	if one.seat == nil {
 		return s == nil

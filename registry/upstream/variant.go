@@ -19,10 +19,10 @@ import (
 //	modern        the same connection                  each set
 //	legacy        a pooled session for each set        each set; with Config.Shared all but none
 //
-// A child that may be the only one, and a server that is only probed, are not asked again.
-// A set whose lists cannot be read keeps those that were read before. Before that its
-// clients see whatever the server lists to anybody, which does no harm: extensions are no
-// matter of rights, and a client ignores what it does not know.
+// A child that may be the only one, and a server that is only probed, are not asked
+// again. A set whose lists cannot be read keeps those that were read before. Before that
+// its clients see whatever the server lists to anybody, which does no harm: extensions
+// are no matter of rights, and a client ignores what it does not know.
 
 // dependsOn returns the extensions on which the lists of the server may depend: those
 // that it declares and, since not all servers declare it, that of apps if a tool has a

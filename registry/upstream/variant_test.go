@@ -14,8 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// appWeb is a server that lists a tool with a view to hosts of apps alone, and one of text
-// to all others.
+// appWeb is a server that lists a tool with a view to hosts of apps alone, and one of
+// text to all others.
 func appWeb(modern bool) *web {
 	w := &web{modern: modern, declares: `{"tools":{"listChanged":true},"extensions":{"io.modelcontextprotocol/ui":{}}}`}
 	if !modern {
@@ -173,8 +173,8 @@ func TestListsOfFewerExtensionsMayFail(t *testing.T) {
 	r.until("the lists are kept apart", func() bool { return slices.Equal(r.namesFor(), []string{"describe"}) })
 }
 
-// TestListsOfAServerThatKnowsCallersAreReadForEachSetOfExtensions has a server let in only
-// who comes with an identity, which is the gateway's own where lists are read.
+// TestListsOfAServerThatKnowsCallersAreReadForEachSetOfExtensions has a server let in
+// only who comes with an identity, which is the gateway's own where lists are read.
 func TestListsOfAServerThatKnowsCallersAreReadForEachSetOfExtensions(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {

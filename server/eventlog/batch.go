@@ -8,8 +8,8 @@ import (
 )
 
 // A change is told in all sessions that follow it at the same time, so their notices go
-// together: one trip for a tenant is under way, and whatever comes meanwhile goes with the
-// next one. A notice that is alone waits for nothing.
+// together: one trip for a tenant is under way, and whatever comes meanwhile goes with
+// the next one. A notice that is alone waits for nothing.
 //
 //	Notify, Notify, Notify ──▶ waiting, by tenant ──▶ one script for all of them
 

@@ -14,8 +14,8 @@ import (
 const choreRetry = 2 * time.Second
 
 // maxChores is how many chores are tried at once: more than begin while one try fails and
-// choreRetry passes, or they would pile up as long as the server does not answer. Where it
-// does, the Store makes round trips of fewer.
+// choreRetry passes, or they would pile up as long as the server does not answer. Where
+// it does, the Store makes round trips of fewer.
 const maxChores = 16 << 10
 
 // chore is what is yet to be done for a stream off the path: to drop in the server what

@@ -75,11 +75,11 @@ var ErrFenced = errors.New("another replica leads the session")
 // failed; Memory has none, and those of Redis wrap redis.ErrDown. Implementations are
 // safe for concurrent use.
 type Log interface {
-	// Begin says that only this replica appends to a stream from now on, so that it need not
-	// ask others what comes on it: the stream begins, or comes here from a replica that
-	// appends no more. It is in time before any other call for a stream that begins. lasting
-	// tells whether the stream can be read elsewhere; if not, the client must be given no
-	// id of it. The error is ErrUnknown if the session has ended.
+	// Begin says that only this replica appends to a stream from now on, so that it need
+	// not ask others what comes on it: the stream begins, or comes here from a replica
+	// that appends no more. It is in time before any other call for a stream that begins.
+	// lasting tells whether the stream can be read elsewhere; if not, the client must be
+	// given no id of it. The error is ErrUnknown if the session has ended.
 	Begin(ctx context.Context, session Key, stream string) (lasting bool, err error)
 	// Append adds an event to a stream and wakes its followers. The error is ErrUnknown
 	// if the session or the stream has ended. So if two append what each takes for the
@@ -94,10 +94,10 @@ type Log interface {
 	// Read returns the events that are there now and follow the one with the id after; ""
 	// means from the beginning. more tells whether others may follow: who has followed
 	// the session before reads again when it is told. The error is ErrUnknown if the
-	// session has ended, if the stream has not begun, or if an event that follows after is
-	// gone, even when nothing of the stream is left: to go on then would leave a gap that
-	// the client does not see. A stream that is read at least once within the age of events
-	// is kept.
+	// session has ended, if the stream has not begun, or if an event that follows after
+	// is gone, even when nothing of the stream is left: to go on then would leave a gap
+	// that the client does not see. A stream that is read at least once within the age of
+	// events is kept.
 	Read(ctx context.Context, session Key, stream, after string) (events []Event, more bool, err error)
 	// Drop lets go of the events of a stream up to the one with that id, because nobody
 	// asks for them again. To read from before that is then ErrUnknown. What is not there

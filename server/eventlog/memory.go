@@ -41,8 +41,8 @@ type MemoryConfig struct {
 	// that is larger, and a client that lost its connection must get it nevertheless.
 	// Zero: 1 MiB.
 	Bytes int
-	// Age is how long an event is kept, and a stream that nobody reads, but for leastKept.
-	// Zero: 5 m.
+	// Age is how long an event is kept, and a stream that nobody reads, but for
+	// leastKept. Zero: 5 m.
 	Age time.Duration
 	// Memory is the budget of the process, of bytes. Half of it at most is for streams,
 	// and shared out like the whole, so that a user whose answers fill its part of that

@@ -151,7 +151,8 @@ func TestQuotaIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestAStreamOfAnotherReplicaTakesNoQuota: whoever began a stream in the server pays for it.
+// TestAStreamOfAnotherReplicaTakesNoQuota: whoever began a stream in the server pays for
+// it.
 func TestAStreamOfAnotherReplicaTakesNoQuota(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -48,7 +48,8 @@ func (h *house) join(t *testing.T, change ...func(*eventlog.RedisConfig)) *resid
 	return h.joinBy(t, h.newStore(), change...)
 }
 
-// joinBy is join for a replica that has its own way to the server, which does not run yet.
+// joinBy is join for a replica that has its own way to the server, which does not run
+// yet.
 func (h *house) joinBy(t *testing.T, store *redis.Store, change ...func(*eventlog.RedisConfig)) *resident {
 	t.Helper()
 	r := &resident{store: store, admin: h.server.Admin(t), member: h.hub.Join()}

@@ -15,13 +15,14 @@ const (
 // All scripts have the same keys, in this order: the entry of a session (see package
 // primary), a stream, and the replicas that read the stream.
 
-// appendScript appends events, and returns for each who reads its stream. The keys of each
-// come one after the other, and so do its ARGV: id and value of the event, milliseconds,
-// and the id that it would have if it were not the last. That one is tried first: the id
-// of the last event is higher than all others, so the server would take it even if
-// another replica had appended what this one does not know. Then comes the epoch of who
-// leads the session, of a notice, or 0, and how many entries the stream has at most. A
-// key of another type, which somebody else must have written, fails its own event alone.
+// appendScript appends events, and returns for each who reads its stream. The keys of
+// each come one after the other, and so do its ARGV: id and value of the event,
+// milliseconds, and the id that it would have if it were not the last. That one is tried
+// first: the id of the last event is higher than all others, so the server would take it
+// even if another replica had appended what this one does not know. Then comes the epoch
+// of who leads the session, of a notice, or 0, and how many entries the stream has at
+// most. A key of another type, which somebody else must have written, fails its own event
+// alone.
 var appendScript = redis.NewScript(`
 local function append(record, stream, readers, id, value, life, tried, mine, most)
   if mine ~= '0' and redis.call('TYPE', record).ok == 'hash' then
@@ -60,8 +61,9 @@ return all`)
 // readScript returns entries of a stream, or if there are none, the id of the newest that
 // there ever was. It returns "more" behind entries that are not all, because they have
 // too many bytes: other answers would wait behind theirs. ARGV: id from which on, how
-// many at most, milliseconds, the replica or "" if it does not go on reading, and how many
-// bytes at most. If the first event alone has more, it returns how many there have to be.
+// many at most, milliseconds, the replica or "" if it does not go on reading, and how
+// many bytes at most. If the first event alone has more, it returns how many there have
+// to be.
 var readScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[2]) == 0 then return {'gone'} end
 if ARGV[4] ~= '' then

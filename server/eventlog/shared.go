@@ -24,8 +24,8 @@ import (
 // Memory guards it.
 type sharedStream struct {
 	turn chan struct{} // whoever appends takes its one token: events are written one after the other
-	// own tells that Begin was called, and this replica knows of no other that appends: what
-	// it holds in memory is all there is after joined.
+	// own tells that Begin was called, and this replica knows of no other that appends:
+	// what it holds in memory is all there is after joined.
 	own bool
 	// lost tells that the stream goes on in memory only, from the event after top on.
 	lost bool

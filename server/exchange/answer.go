@@ -110,9 +110,9 @@ func (a *Answer) Unkept(requestID string) []byte {
 	return mcp.AppendError(nil, a.ID, ErrUnkept.OfRequest(requestID))
 }
 
-// Outcome returns the outcome in one word for the log, which is the one of the audit where
-// both have a line. Of a result with isError it does not say why. It is asked for before
-// the result is forgotten.
+// Outcome returns the outcome in one word for the log, which is the one of the audit
+// where both have a line. Of a result with isError it does not say why. It is asked for
+// before the result is forgotten.
 func (a *Answer) Outcome() string {
 	switch {
 	case a.Silent:

@@ -14,8 +14,8 @@ import (
 // Desk is what the door uses of *gateway.Gateway. It is an interface so that a test can
 // put something that misbehaves in its place.
 type Desk interface {
-	// Admit finds the tenant of a principal and takes the price of n requests. Resolve only
-	// finds the tenant.
+	// Admit finds the tenant of a principal and takes the price of n requests. Resolve
+	// only finds the tenant.
 	Admit(ctx context.Context, p auth.Principal, n int) (gateway.Caller, error)
 	Resolve(p auth.Principal) (gateway.Caller, error)
 	Charge(ctx context.Context, c gateway.Caller, n int) error
@@ -45,7 +45,8 @@ type Desk interface {
 	// FollowsTask tells whether a task is the caller's, who may use its tool now.
 	FollowsTask(c gateway.Caller, id string) bool
 
-	// Ongoing counts the calls that go on; Reauthorize ends those whose callers lost the right.
+	// Ongoing counts the calls that go on; Reauthorize ends those whose callers lost the
+	// right.
 	Ongoing() int
 	Reauthorize(now func(auth.Principal) (gateway.Caller, bool)) (ended int)
 	// Refuse puts a refusal of the door on record.

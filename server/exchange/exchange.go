@@ -1,6 +1,7 @@
 // Package exchange is one HTTP request of a client and its answer: it is read within
-// bounds, refused or answered, logged and put on record. It knows what a request costs and
-// how an error reads outside, and neither eras nor sessions nor which path leads where.
+// bounds, refused or answered, logged and put on record. It knows what a request costs
+// and how an error reads outside, and neither eras nor sessions nor which path leads
+// where.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it or on its line:
@@ -161,8 +162,8 @@ const RequestIDHeader = "X-Request-Id"
 
 // Begin gives a request an id, which its answer and all its records carry, a place where
 // later stages keep what they find out, and the time that its body may take. An id that
-// the client sends is ignored: clients must not choose what stands in the records, and two
-// requests must not share an id.
+// the client sends is ignored: clients must not choose what stands in the records, and
+// two requests must not share an id.
 func (s *Service) Begin(w http.ResponseWriter, r *http.Request) *Exchange {
 	x := &Exchange{
 		ResponseWriter: w,

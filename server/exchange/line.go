@@ -97,8 +97,8 @@ func (s *Service) logRequest(x *Exchange, r *http.Request) {
 	}
 }
 
-// LogEntry is what the log says of the request of a stream when the stream ends. By then the
-// request itself is long gone.
+// LogEntry is what the log says of the request of a stream when the stream ends. By then
+// the request itself is long gone.
 type LogEntry struct {
 	id, tenant, name, remote string
 	route, httpMethod, path  string

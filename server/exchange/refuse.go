@@ -203,7 +203,8 @@ func (s *Service) DelayLimited(x *Exchange, err error) {
 	}
 }
 
-// delay makes the client wait for its answer, without its slot among the requests in work.
+// delay makes the client wait for its answer, without its slot among the requests in
+// work.
 func (x *Exchange) delay(by *delayer) {
 	x.Reservation.ReleaseSlot()
 	by.wait(x.Context(), x.Header(), x.Status != 0)
@@ -212,10 +213,10 @@ func (x *Exchange) delay(by *delayer) {
 // maxRateWait bounds how much longer it takes for having been tried in vain.
 const maxRateWait = 2 * time.Second
 
-// AwaitRate waits until what is more than a rate allows may be tried again, and longer the
-// more often it was tried in vain: many may wait for the same token, and each attempt is on
-// record. It is false if that is not why it was refused, or would be after the deadline of
-// ctx, or ctx ends.
+// AwaitRate waits until what is more than a rate allows may be tried again, and longer
+// the more often it was tried in vain: many may wait for the same token, and each attempt
+// is on record. It is false if that is not why it was refused, or would be after the
+// deadline of ctx, or ctx ends.
 func AwaitRate(ctx context.Context, refused *mcp.Error, inVain int) bool {
 	if refused == nil || refused.RetryAfter <= 0 {
 		return false

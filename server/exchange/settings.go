@@ -21,19 +21,19 @@ type Settings struct {
 	TrustedProxies       []netip.Prefix
 	PublicTenants        []string // whose endpoints have a card
 	// AccessKeys says whether access keys are taken. Then the endpoints are served at
-	// addresses without discovery, too: some clients send a header that was configured only
-	// there.
+	// addresses without discovery, too: some clients send a header that was configured
+	// only there.
 	AccessKeys bool
 
-	// SignIn says that this gateway itself is the authorization server, under a name of its
-	// own at each endpoint. It is named where no AuthorizationServer has that tenant.
+	// SignIn says that this gateway itself is the authorization server, under a name of
+	// its own at each endpoint. It is named where no AuthorizationServer has that tenant.
 	SignIn bool
 	// Advertise has the issuers that the metadata of /mcp names; nil: all, or with SignIn
 	// that of the gateway.
 	Advertise []string
-	// Scopes has the tenants that there are, each with the scopes that its clients are told
-	// to ask for; "" is /mcp, and an unknown tenant has the same as that. No scopes: nothing
-	// is told. Nil: no tenant is known.
+	// Scopes has the tenants that there are, each with the scopes that its clients are
+	// told to ask for; "" is /mcp, and an unknown tenant has the same as that. No scopes:
+	// nothing is told. Nil: no tenant is known.
 	Scopes map[string][]string
 	// CouldGrant tells whether another sign-in could give a caller the scope. Nil: it
 	// could.

@@ -126,8 +126,8 @@ func remoteName(network netip.Prefix) string {
 	return network.String()
 }
 
-// endWindow ends the window, begins a new one, and returns the sums of the one that ended, in
-// the order of time.
+// endWindow ends the window, begins a new one, and returns the sums of the one that
+// ended, in the order of time.
 func (s *refusalSums) endWindow() []sum {
 	s.mu.Lock()
 	before := s.seen
@@ -180,11 +180,11 @@ type delayer struct {
 // full tells whether no further one may wait.
 func (l *delayer) full() bool { return l.waiting.Load() >= maxDelayed }
 
-// wait returns after refusalDelay or somewhat later, or when the client leaves. Where many
-// wait already, it returns at once, and the answer is the last one on its connection: to
-// connect again makes up for the time. Of an answer whose header is written WriteHeader
-// has said that; one that was written just before the last place was taken waits all the
-// same.
+// wait returns after refusalDelay or somewhat later, or when the client leaves. Where
+// many wait already, it returns at once, and the answer is the last one on its
+// connection: to connect again makes up for the time. Of an answer whose header is
+// written WriteHeader has said that; one that was written just before the last place was
+// taken waits all the same.
 func (l *delayer) wait(ctx context.Context, answer http.Header, written bool) {
 	defer l.waiting.Add(-1)
 	if l.waiting.Add(1) > maxDelayed {

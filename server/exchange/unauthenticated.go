@@ -66,8 +66,8 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 // such callers that are on record are in the log as they are there; all others, such as
 // those for the metadata or for a path that is not there, are counted here. So are
 // requests to sign in that nobody is known of yet. They cost more than a refusal, so who
-// sends many waits here, before the end of the answer: only one with tokens is for somebody
-// who has proved something.
+// sends many waits here, before the end of the answer: only one with tokens is for
+// somebody who has proved something.
 func (s *Service) hasOwnLine(x *Exchange) bool {
 	if x.lineForm == lineUndecided && x.Principal.Issuer == "" {
 		who := sumKey{outcome: x.Outcome, logged: true}

@@ -71,7 +71,8 @@ func (x *Exchange) WriteStatus(status int) {
 	x.WriteHeader(status)
 }
 
-// CanTake tells that something may be sent: the goroutine of a request waits for its client.
+// CanTake tells that something may be sent: the goroutine of a request waits for its
+// client.
 func (*Exchange) CanTake(int) error { return nil }
 
 // Flush implements outlet.

@@ -256,8 +256,8 @@ func lostForward(ctx context.Context) *mcp.Error {
 	return exchange.ErrForwardLost
 }
 
-// leftForward returns what a client reads that has left a request which was forwarded, and
-// has closed one direction of its connection alone.
+// leftForward returns what a client reads that has left a request which was forwarded,
+// and has closed one direction of its connection alone.
 func leftForward(x *exchange.Exchange) *mcp.Error {
 	if x.Key != nil { // the call goes on for whoever asks again
 		return exchange.ErrForwardLost
@@ -385,8 +385,8 @@ func (f *Forwarder) JoinTasks(ctx context.Context, x *exchange.Exchange, m *mcp.
 // errNoSlot says that as many requests are answered elsewhere as may be.
 var errNoSlot = errors.New("no slot to forward a request")
 
-// tasksElsewhere returns the tasks of a user that live at each other replica. It takes one
-// slot, as a request takes that another replica answers: each of them sees one.
+// tasksElsewhere returns the tasks of a user that live at each other replica. It takes
+// one slot, as a request takes that another replica answers: each of them sees one.
 func (f *Forwarder) tasksElsewhere(ctx context.Context, user share.User, r link.Request,
 	reserved *share.Reservation,
 ) ([]mcp.RawJSON, error) {

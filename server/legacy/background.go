@@ -9,8 +9,8 @@ import (
 
 // background runs what the server does beside the requests of clients, mostly to tell
 // other replicas something. Each function runs in a goroutine of its own, and whoever
-// begins it bounds how many there are. end ends and waits for those that are left. A panic
-// ends only the function that panicked. It is safe for concurrent use.
+// begins it bounds how many there are. end ends and waits for those that are left. A
+// panic ends only the function that panicked. It is safe for concurrent use.
 type background struct {
 	exchange.Guard
 
@@ -25,8 +25,8 @@ func newBackground(g exchange.Guard) *background {
 	return &background{Guard: g, life: life, stop: stop}
 }
 
-// begin runs f with a context that has the values of ctx, and that ends when end is called
-// instead of with ctx. After end it does nothing: nobody is served any more.
+// begin runs f with a context that has the values of ctx, and that ends when end is
+// called instead of with ctx. After end it does nothing: nobody is served any more.
 func (b *background) begin(ctx context.Context, f func(ctx context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -237,8 +237,8 @@ func (f *feed) tell(ctx context.Context) (open bool) {
 }
 
 // put puts a notice into the log. It is false if the stream must end. If the log cannot
-// be reached, the notice is to be sent as before, and the stream stays open for the time when
-// it can.
+// be reached, the notice is to be sent as before, and the stream stays open for the time
+// when it can.
 func (f *feed) put(ctx context.Context, one sessions.Notice) bool {
 	_, err := f.server.config.Log.Notify(ctx, f.session.InLog(), f.stream, f.session.Leader().Epoch, one.Text)
 	if errors.Is(err, eventlog.ErrFenced) {

@@ -1,7 +1,8 @@
-// Package legacy answers clients of the revisions with sessions: from 2024-11-05, also over
-// HTTP+SSE, to 2025-11-25. It turns their requests into the stateless form and its results
-// into what their revision knows, asks them what a server asks, and holds their streams.
-// The state of sessions stands in server/sessions; server/sessions/directory finds them.
+// Package legacy answers clients of the revisions with sessions: from 2024-11-05, also
+// over HTTP+SSE, to 2025-11-25. It turns their requests into the stateless form and its
+// results into what their revision knows, asks them what a server asks, and holds their
+// streams. The state of sessions stands in server/sessions; server/sessions/directory
+// finds them.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it or on its line:
@@ -72,8 +73,8 @@ func (s *Service) Begin(ctx context.Context) (end func()) {
 // Sweep ends the sessions that nobody has used for too long.
 func (s *Service) Sweep(ctx context.Context) { s.sessions.Sweep(ctx) }
 
-// Reauthorize ends the sessions and subscriptions whose callers may not have them any more, and
-// returns how many sessions that were.
+// Reauthorize ends the sessions and subscriptions whose callers may not have them any
+// more, and returns how many sessions that were.
 func (s *Service) Reauthorize(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
 	judge func(auth.Principal) error,
 ) (ended int) {
@@ -388,9 +389,9 @@ func (s *Service) beginFeed(x *exchange.Exchange, f *feed) (refused *exchange.Re
 		case f.after != "" && !f.numbered:
 			return exchange.ErrReplicas // what was on it is not there just now
 		case f.after == "" && f.numbered:
-			// One that goes on has none, since it may say nothing for long. The Go SDK gives up
-			// the session if a stream is cut and resumed six times with the same id; without an
-			// id it begins a new one.
+			// One that goes on has none, since it may say nothing for long. The Go SDK
+			// gives up the session if a stream is cut and resumed six times with the same
+			// id; without an id it begins a new one.
 			f.first = f.session.Priming(eventlog.FirstID(f.stream))
 		}
 	}

@@ -352,9 +352,9 @@ func (s *Service) takeStream(ctx context.Context, l *sessions.Session, stream st
 	l.LoseStream(ctx, stream)
 }
 
-// takeFor takes the stream that a client got from whoever sends it, and has the client told
-// again of all that it follows if it wanted to go on with another: what that one carried is
-// lost, and nobody knows how much of it came.
+// takeFor takes the stream that a client got from whoever sends it, and has the client
+// told again of all that it follows if it wanted to go on with another: what that one
+// carried is lost, and nobody knows how much of it came.
 func (s *Service) takeFor(x *exchange.Exchange, l *sessions.Session, got string) {
 	s.takeStream(x.Context(), l, got)
 	wanted, _, named := strings.Cut(x.Request.Header.Get(mcp.HeaderLastEventID), "-")
@@ -364,8 +364,8 @@ func (s *Service) takeFor(x *exchange.Exchange, l *sessions.Session, got string)
 	}
 }
 
-// announce has the primary of a session know that a stream of it is here, and returns what
-// became of that.
+// announce has the primary of a session know that a stream of it is here, and returns
+// what became of that.
 func (s *Service) announce(x *exchange.Exchange, l *sessions.Session, stream string,
 	to replica.ID,
 ) forward.Outcome {
@@ -489,9 +489,9 @@ func (s *Service) resubscribeLater(l *sessions.Session) {
 }
 
 // tellFormer has the replica that led a session before, and has calls of it, do what a
-// request asks for, too. One that is not reached is most likely about to be known as gone,
-// and is waited for, for which rest gives back the slot of the request. It is false if
-// that one was not reached, or has not answered, and lives.
+// request asks for, too. One that is not reached is most likely about to be known as
+// gone, and is waited for, for which rest gives back the slot of the request. It is false
+// if that one was not reached, or has not answered, and lives.
 func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessions.Session,
 	body []byte, rest func(),
 ) bool {

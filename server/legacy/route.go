@@ -93,12 +93,12 @@ func (s *Service) untilOver(ctx context.Context, do func()) {
 	}
 }
 
-// tellAll has streams at other replicas told of what is new: of lists that have changed, for
-// example.
+// tellAll has streams at other replicas told of what is new: of lists that have changed,
+// for example.
 func (s *Service) tellAll() { s.sessions.Roster.Each(s.tellLater) }
 
-// tryAgain tells what could not be told before, and makes the subscriptions that could not
-// be made, until ctx ends.
+// tryAgain tells what could not be told before, and makes the subscriptions that could
+// not be made, until ctx ends.
 func (s *Service) tryAgain(ctx context.Context) {
 	pace.Every(ctx, streams.Heartbeat, func(context.Context) {
 		s.resubscribeAll()

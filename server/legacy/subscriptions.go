@@ -110,8 +110,8 @@ func (s *Service) keepWatch(ctx context.Context, l *sessions.Session, uri string
 
 // resubscribe makes the subscriptions again that the replica had which led the session
 // before, at the rate of calls if they are many. One that cannot be made now, because its
-// server is down for example, is tried again at a later heartbeat. One that is refused for
-// good stays in the entry, for the next primary.
+// server is down for example, is tried again at a later heartbeat. One that is refused
+// for good stays in the entry, for the next primary.
 func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gateway.Caller) {
 	ctx, stop := context.WithTimeout(ctx, resubscribeTime)
 	defer stop()

@@ -13,10 +13,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Result brings a result from the stateless form into the form of a session's revision, by
-// removing or replacing what that revision does not know. What it knows stays as it is,
-// and so does what nobody here knows. The items of a list are in their form already (see
-// forms).
+// Result brings a result from the stateless form into the form of a session's revision,
+// by removing or replacing what that revision does not know. What it knows stays as it
+// is, and so does what nobody here knows. The items of a list are in their form already
+// (see forms).
 func Result(revision, method string, result mcp.Object) mcp.Object {
 	result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))
 	switch mcp.MethodOf(method).Result {

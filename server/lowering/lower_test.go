@@ -9,9 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
 )
 
-// TestBlocksOfAMessageHaveNoLargeCopies splits messages for clients that know one block in
-// each. A server could have any number of gigabytes made of one that has much beside its
-// blocks: of that only the role stays.
+// TestBlocksOfAMessageHaveNoLargeCopies splits messages for clients that know one block
+// in each. A server could have any number of gigabytes made of one that has much beside
+// its blocks: of that only the role stays.
 func TestBlocksOfAMessageHaveNoLargeCopies(t *testing.T) {
 	const image, text = `{"type":"image","data":"","mimeType":"image/png"}`, `{"type":"text","text":"x"}`
 	much := strings.Repeat("y", 64<<10)

@@ -34,10 +34,10 @@ const (
 //
 // The client of the first may leave, because its connection broke or a load balancer sent
 // the request to another replica. Then the call is cancelled within a second, as without
-// a key, unless a repeat waits for it. A repeat at another replica is forwarded to the one
-// that runs the call, and waits there. It is tried again when the answer does not come,
-// at last by its client: so a call that was forwarded here goes on when the connection of
-// the link breaks, which says nothing of the client.
+// a key, unless a repeat waits for it. A repeat at another replica is forwarded to the
+// one that runs the call, and waits there. It is tried again when the answer does not
+// come, at last by its client: so a call that was forwarded here goes on when the
+// connection of the link breaks, which says nothing of the client.
 func (e *Endpoint) keyedRequest(x *exchange.Exchange, m *mcp.Message, body []byte) {
 	request, refused := x.Key.Request(x.Principal)
 	if x.Refuses(m.ID, refused) {
@@ -94,8 +94,8 @@ func (e *Endpoint) beginKeyed(ctx context.Context, x *exchange.Exchange,
 	return e.config.Once.Begin(ctx, r)
 }
 
-// refuseKeyed answers a request of which nothing is run now. ran tells whether it may have
-// been run elsewhere.
+// refuseKeyed answers a request of which nothing is run now. ran tells whether it may
+// have been run elsewhere.
 func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *call, err error, ran bool) {
 	refused := cmp.Or(keyedRefusals.Of(err), exchange.ErrReplicas)
 	if ran && refused == exchange.ErrReplicas {

@@ -241,8 +241,8 @@ func (sub *subscription) updated(uri, part string) {
 // carried stands for the stream of the request, of which there is one.
 const carried = "listen"
 
-// first returns one of the changes of which the client has yet to be told, and the state if
-// it has one. It is false if there are none.
+// first returns one of the changes of which the client has yet to be told, and the state
+// if it has one. It is false if there are none.
 func (sub *subscription) first(of *notices.Pending) (key string, state []byte, ok bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()

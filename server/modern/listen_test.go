@@ -43,8 +43,8 @@ func TestAStateThatComesMeanwhileIsKept(t *testing.T) {
 	}
 }
 
-// TestLittleIsKeptOfWhatAListenerSaysOfItself: it stays for as long as a subscription, and
-// nothing counts it.
+// TestLittleIsKeptOfWhatAListenerSaysOfItself: it stays for as long as a subscription,
+// and nothing counts it.
 func TestLittleIsKeptOfWhatAListenerSaysOfItself(t *testing.T) {
 	t.Parallel()
 	long := mcp.String(strings.Repeat("x", 1<<20))

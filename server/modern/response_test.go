@@ -26,8 +26,9 @@ func TestAnAlarmThatRingsLateOpensNoStream(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatIsBegunAgainMeetsALateAlarm lets the alarm ring while the answer is begun
-// again, because the other replica gave none. The race detector sees what is not guarded.
+// TestAnAnswerThatIsBegunAgainMeetsALateAlarm lets the alarm ring while the answer is
+// begun again, because the other replica gave none. The race detector sees what is not
+// guarded.
 func TestAnAnswerThatIsBegunAgainMeetsALateAlarm(t *testing.T) {
 	t.Parallel()
 	guard := exchange.Guard{Log: slog.New(slog.DiscardHandler)}

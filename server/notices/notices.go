@@ -21,8 +21,8 @@ func URIOf(value mcp.RawJSON) (string, *exchange.Refusal) {
 	return uri, nil
 }
 
-// ListMethods are the methods of the notices that say that a list has changed, in the order
-// of gateway.Digests. They are never changed.
+// ListMethods are the methods of the notices that say that a list has changed, in the
+// order of gateway.Digests. They are never changed.
 var ListMethods = [len(gateway.Digests{})]string{
 	mcp.NotifyToolsChanged, mcp.NotifyPromptsChanged, mcp.NotifyResourcesChanged,
 }

@@ -44,8 +44,8 @@ var (
 	ErrFull    = errors.New("too many keys are kept")
 )
 
-// ElsewhereError says that another replica, which lives, runs the request: what asks for it
-// there waits for its answer.
+// ElsewhereError says that another replica, which lives, runs the request: what asks for
+// it there waits for its answer.
 type ElsewhereError struct{ Home replica.ID }
 
 // Error implements error.

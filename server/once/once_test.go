@@ -314,8 +314,8 @@ func TestWithoutRedisNothingRuns(t *testing.T) {
 }
 
 // TestARepeatWhereTheCallRanNeedsNoRedis stops Redis while requests run. Repeats at the
-// replica that runs them wait for them, or come later, and get what became of them: nobody
-// is told that nothing was done. One that had no effect may run again.
+// replica that runs them wait for them, or come later, and get what became of them:
+// nobody is told that nothing was done. One that had no effect may run again.
 func TestARepeatWhereTheCallRanNeedsNoRedis(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -91,8 +91,8 @@ func (s *store) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 	}
 }
 
-// newClaim notes a claim, once no other request runs here under its key. If the end of one
-// is known, and has yet to be written, newClaim returns the record of that.
+// newClaim notes a claim, once no other request runs here under its key. If the end of
+// one is known, and has yet to be written, newClaim returns the record of that.
 func (s *store) newClaim(ctx context.Context, r Request) (c *claim, _ *record, _ error) {
 	for {
 		text, refused := s.kept.begin(&r)

@@ -13,8 +13,8 @@ import (
 const (
 	// NoticeTime is how long it may take until a replica has taken notices.
 	NoticeTime = 2 * time.Second
-	// provenTime is how long a replica must live with a notice until it counts as told for
-	// good.
+	// provenTime is how long a replica must live with a notice until it counts as told
+	// for good.
 	provenTime = 10 * time.Second
 )
 

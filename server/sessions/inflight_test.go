@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
-// TestAllWhoWaitForTheEndOfJobsAreTold has two wait for the end of what a session runs, as two
-// requests do that end it at once.
+// TestAllWhoWaitForTheEndOfJobsAreTold has two wait for the end of what a session runs,
+// as two requests do that end it at once.
 func TestAllWhoWaitForTheEndOfJobsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := &Session{}, &exchange.Job{ID: "1"}

@@ -41,9 +41,9 @@ func (l *Session) isUnsentLocked(carrier, stream string) bool {
 		!slices.ContainsFunc(l.streams.elsewhere, func(one *Listener) bool { return one.Stream == carrier })
 }
 
-// Unassign notes that notices with that method, or of that resource, could not be put into
-// the log of the stream that carries them. They are assigned again, unless another stream has
-// done so already.
+// Unassign notes that notices with that method, or of that resource, could not be put
+// into the log of the stream that carries them. They are assigned again, unless another
+// stream has done so already.
 func (l *Session) Unassign(stream, method, uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,9 +124,9 @@ func (l *Session) NoteUpdate(uri, part string) bool {
 	return l.isDueLocked(time.Now())
 }
 
-// The client of a shared session is told of changed resources once in updatePace, and some
-// more often after a pause: each time costs a write to what replicas share. What changes
-// meanwhile is told as one change, of the latest state.
+// The client of a shared session is told of changed resources once in updatePace, and
+// some more often after a pause: each time costs a write to what replicas share. What
+// changes meanwhile is told as one change, of the latest state.
 const (
 	updatePace  = time.Second
 	updateBurst = 8 * updatePace
@@ -198,10 +198,10 @@ func (l *Session) ListsDue() (text string, due bool) {
 // stream: what is longer is told when the client asks.
 const maxOnceSize = 4 << 10
 
-// NoteOnce notes that the client is to be told that notice once, of the task or elicitation
-// with that id, of which the latest counts. It is false if this replica does not lead the
-// session, or there is no room. The user holds what waits: a session may be without a
-// stream for long.
+// NoteOnce notes that the client is to be told that notice once, of the task or
+// elicitation with that id, of which the latest counts. It is false if this replica does
+// not lead the session, or there is no room. The user holds what waits: a session may be
+// without a stream for long.
 func (l *Session) NoteOnce(id, method string, notice []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// TestNoticesOfTasksAreHeld has notices of tasks wait for a stream: their user holds them,
-// until a stream takes them or the session ends.
+// TestNoticesOfTasksAreHeld has notices of tasks wait for a stream: their user holds
+// them, until a stream takes them or the session ends.
 func TestNoticesOfTasksAreHeld(t *testing.T) {
 	user := auth.User{TenantID: "acme", Subject: "ann"}
 	memory := share.New(16 << 20)

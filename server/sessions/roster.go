@@ -74,8 +74,8 @@ type entry struct {
 	gone   func()    // tells the metrics that the session has ended
 }
 
-// NewRoster returns an empty roster. onNotices has replicas that hold streams of a session
-// look for news of it.
+// NewRoster returns an empty roster. onNotices has replicas that hold streams of a
+// session look for news of it.
 func NewRoster(g exchange.Guard, memory *share.Budget, onNotices func(*Session)) *Roster {
 	return &Roster{
 		Guard: g, memory: memory, onNotices: onNotices, tenants: make(map[string]*group),

@@ -1,8 +1,8 @@
 // Package sessions is the state of sessions of older eras that this replica serves: what
-// was agreed on, which requests and questions are in flight, who holds their streams, what
-// their clients have yet to be told, who leads them, and which one is evicted for another.
-// It knows neither how a session is reached nor what a request of it does; the events that
-// were sent on its streams are in server/eventlog.
+// was agreed on, which requests and questions are in flight, who holds their streams,
+// what their clients have yet to be told, who leads them, and which one is evicted for
+// another. It knows neither how a session is reached nor what a request of it does; the
+// events that were sent on its streams are in server/eventlog.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it or on its line:
@@ -207,7 +207,8 @@ func (l *Session) emptied() (watched map[string]*Subscription) {
 	return watched
 }
 
-// WakeStreams has the streams of the session look for something to send, or for a reason to end.
+// WakeStreams has the streams of the session look for something to send, or for a reason
+// to end.
 func (l *Session) WakeStreams() {
 	l.mu.Lock()
 	here, elsewhere := slices.Clone(l.streams.here), len(l.streams.elsewhere) > 0
@@ -263,8 +264,8 @@ func (l *Session) ShortName() string { return l.Name[:12] }
 // Priming returns the event with which a connection begins that sends a stream from after
 // the event of that id, since revision 2025-11-25; nil for older ones. It has this id but
 // no message, so that the client can resume before any other event has come: many clients
-// forget the id with which they resumed. It does not say when to resume: the Java SDK gives
-// up a stream with that field in it, and the others wait for a second anyway.
+// forget the id with which they resumed. It does not say when to resume: the Java SDK
+// gives up a stream with that field in it, and the others wait for a second anyway.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func (l *Session) Priming(after string) *sse.Event {
 	if l.Client().Revision < mcp.Revision2511 {
@@ -273,5 +274,6 @@ func (l *Session) Priming(after string) *sse.Event {
 	return &sse.Event{ID: after, HasID: true, Data: []byte{}}
 }
 
-// ErrSessionEnded is the cause of a call's end with its session; see exchange.ErrCancelled.
+// ErrSessionEnded is the cause of a call's end with its session; see
+// exchange.ErrCancelled.
 var ErrSessionEnded = fmt.Errorf("the session has ended: %w", context.Canceled)

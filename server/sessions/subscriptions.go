@@ -12,8 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
-// Reauthorize ends the subscriptions of the session that its caller may not have any more, and
-// returns them.
+// Reauthorize ends the subscriptions of the session that its caller may not have any
+// more, and returns them.
 func (l *Session) Reauthorize(c gateway.Caller) (given []Revoked) {
 	given = l.loseWatches(c)
 	for _, one := range given {
@@ -108,8 +108,8 @@ func (l *Session) learnWatchesLocked(facts map[string]string) {
 	}
 }
 
-// BeginResubscribing returns the subscriptions that are to be made again. There are none if
-// somebody else is about to. end notes that the caller makes none any more.
+// BeginResubscribing returns the subscriptions that are to be made again. There are none
+// if somebody else is about to. end notes that the caller makes none any more.
 func (l *Session) BeginResubscribing() (lost []string, end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,8 +126,8 @@ func (l *Session) endResubscribing() {
 	l.notices.resubscribing = false
 }
 
-// Lost tells whether a subscription is still to be made again: the client may have ended it
-// meanwhile, or another replica leads the session. tried tells whether that was tried.
+// Lost tells whether a subscription is still to be made again: the client may have ended
+// it meanwhile, or another replica leads the session. tried tells whether that was tried.
 func (l *Session) Lost(uri string) (tried, lost bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +173,8 @@ func (l *Session) DropWatch(uri string) {
 }
 
 // watchOfLocked returns the URI of a subscription to a resource, or to one that it is a
-// part of, "" if there is none. A change was told by each of them, and is remembered once.
+// part of, "" if there is none. A change was told by each of them, and is remembered
+// once.
 func (l *Session) watchOfLocked(changed string) string {
 	for uri := range l.notices.watched {
 		if registry.Covers(uri, changed) {

@@ -40,8 +40,9 @@ func TestSubscriptionsAreMadeAgainByOne(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsAreMadeAgainByWhoLeads has another replica take the session over while a
-// subscription is being made again. Its client ends it there, and the session comes back.
+// TestSubscriptionsAreMadeAgainByWhoLeads has another replica take the session over while
+// a subscription is being made again. Its client ends it there, and the session comes
+// back.
 func TestSubscriptionsAreMadeAgainByWhoLeads(t *testing.T) {
 	l := &Session{Shared: true, roster: &Roster{}, leader: Leader{Here: true}}
 	l.learnWatchesLocked(map[string]string{WatchFact("file:///a"): "file:///a"})

@@ -204,8 +204,8 @@ func (f *Flow) isOver() bool {
 		!time.Now().Before(f.expires()))
 }
 
-// IsDue tells, in Step, whether the time of the stream has come to end because the process
-// stops.
+// IsDue tells, in Step, whether the time of the stream has come to end because the
+// process stops.
 func (f *Flow) IsDue() bool { return f.due }
 
 // expires returns when the stream ends because its token has expired, the zero time if it

@@ -1,7 +1,7 @@
 // Package streams is the event streams that are open to clients: it takes their
-// connections over from net/http, sends what there is with a few goroutines, and ends each
-// at its time. What a stream says comes from a Source; the package knows neither eras nor
-// sessions.
+// connections over from net/http, sends what there is with a few goroutines, and ends
+// each at its time. What a stream says comes from a Source; the package knows neither
+// eras nor sessions.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it or on its line:
@@ -30,8 +30,8 @@ import (
 // for a client, but the log of events may be far away.
 const FlowWorkers = 16
 
-// Heartbeat is how long a stream may be silent before a comment. It is also when an answer
-// that takes long becomes one, and when what could not be done is tried again.
+// Heartbeat is how long a stream may be silent before a comment. It is also when an
+// answer that takes long becomes one, and when what could not be done is tried again.
 const Heartbeat = 20 * time.Second
 
 // Set is the event streams that are open, and what they share instead of having it
@@ -113,8 +113,8 @@ func (fs *Set) flows(is func(*Flow) bool) []*Flow {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(fs.open)), func(f *Flow) bool { return !is(f) })
 }
 
-// Reauthorize ends the streams whose callers are not accepted any more, besides those that
-// answer a POST. It returns how many they were.
+// Reauthorize ends the streams whose callers are not accepted any more, besides those
+// that answer a POST. It returns how many they were.
 func (fs *Set) Reauthorize(accepts func(auth.Principal) bool) (ended int) {
 	for _, f := range fs.flows((*Flow).Lasts) {
 		if !accepts(f.slot.Principal) && !f.revoked.Swap(true) {

@@ -16,9 +16,9 @@ const (
 	// expiryLeeway is how long a stream may outlive the token that opened it, because
 	// clocks may differ by that much.
 	expiryLeeway = 30 * time.Second
-	// Retry is how long a client at least waits, before it resumes, whose stream ends because
-	// the process stops. Each waits for up to RetryJitter longer, for another time. After any
-	// other end clients wait for as long as they do by themselves.
+	// Retry is how long a client at least waits, before it resumes, whose stream ends
+	// because the process stops. Each waits for up to RetryJitter longer, for another
+	// time. After any other end clients wait for as long as they do by themselves.
 	Retry = time.Second
 	// RetryJitter is by how much that differs at a stop.
 	RetryJitter = 2 * time.Second
@@ -28,7 +28,8 @@ const (
 
 // outlet takes the bytes of an event stream to the client.
 type outlet interface {
-	// CanTake tells whether an event of so many bytes may be sent now; the error is errFull.
+	// CanTake tells whether an event of so many bytes may be sent now; the error is
+	// errFull.
 	CanTake(size int) error
 	WriteAll(data []byte) error
 	Flush() error

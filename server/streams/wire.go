@@ -244,8 +244,8 @@ func (f *Flow) settleRequest() {
 	f.set.config.Exchanges.LogStream(ctx, f.entry, outcome)
 }
 
-// hangUp closes the connection, which also ends the goroutine that reads. A client that got
-// the end of its stream may close first.
+// hangUp closes the connection, which also ends the goroutine that reads. A client that
+// got the end of its stream may close first.
 func (f *Flow) hangUp(whole bool) {
 	half, ok := f.wire.conn.(interface{ CloseWrite() error })
 	if whole && ok && half.CloseWrite() == nil {

@@ -1,6 +1,6 @@
 // Package ticket is what the id of a session says: everything about the session that does
-// not change. It knows how that is laid out in bytes, and neither how it is sealed nor what
-// becomes of the session.
+// not change. It knows how that is laid out in bytes, and neither how it is sealed nor
+// what becomes of the session.
 package ticket
 
 import (

@@ -52,9 +52,9 @@ func withoutPort(uri string) string {
 	return m[1] + m[3]
 }
 
-// FuzzRedirect registers any text as a redirect URI and asks for codes at another. They go
-// nowhere but to the very text that was registered or, on the person's machine, to another
-// port. What is shown of it is where a browser goes.
+// FuzzRedirect registers any text as a redirect URI and asks for codes at another. They
+// go nowhere but to the very text that was registered or, on the person's machine, to
+// another port. What is shown of it is where a browser goes.
 func FuzzRedirect(f *testing.F) {
 	for _, pair := range [][2]string{
 		{"https://app.example/cb?x=1", "https://app.example/cb?x=1"},
@@ -123,8 +123,8 @@ func bounded(t *testing.T, c clients.Client) {
 	}
 }
 
-// FuzzRegistration registers any body. Of what is taken the same comes back for its id, and
-// is bounded; everything else has one of two words.
+// FuzzRegistration registers any body. Of what is taken the same comes back for its id,
+// and is bounded; everything else has one of two words.
 func FuzzRegistration(f *testing.F) {
 	f.Add([]byte(`{"client_name":"Claude Code","redirect_uris":["http://localhost/callback"],"grant_types":["authorization_code"]}`))
 	f.Add([]byte(`{"redirect_uris":["cursor://a/b","javascript:x","http://localhost:8787/callback",7,null],"x":{"y":[]}}`))

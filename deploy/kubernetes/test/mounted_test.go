@@ -198,8 +198,8 @@ func TestLongTextsKeepTheirWords(t *testing.T) {
 	}
 }
 
-// TestOnAndOffOfValuesReachTheGateway has both without quotes, of which Helm makes true and
-// false.
+// TestOnAndOffOfValuesReachTheGateway has both without quotes, of which Helm makes true
+// and false.
 func TestOnAndOffOfValuesReachTheGateway(t *testing.T) {
 	text, err := chartutil.ReadValues([]byte("{keys: on, output: {secrets: off, hidden_text: off}}"))
 	if err != nil {

@@ -93,8 +93,8 @@ func (s *Server) start() error {
 	}
 }
 
-// BecomeStandby starts the server anew as a standby, which waits for a primary and is read
-// from meanwhile.
+// BecomeStandby starts the server anew as a standby, which waits for a primary and is
+// read from meanwhile.
 func (s *Server) BecomeStandby(t testing.TB) {
 	t.Helper()
 	s.end()

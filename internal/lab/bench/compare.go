@@ -22,8 +22,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
-// comparison is what ways to call one tool through gateways of ours cost beside each other,
-// in processor time: its commands differ in the gateways and in what is compared.
+// comparison is what ways to call one tool through gateways of ours cost beside each
+// other, in processor time: its commands differ in the gateways and in what is compared.
 type comparison struct {
 	rounds  int
 	callers int // at once
@@ -83,8 +83,8 @@ time of a round; the last column has its median with a confidence of 95 %%.
 |---|---|---|---|---|---|---|
 %s`
 
-// middle returns the median of values, and between which of them it lies with a confidence
-// of 95 %.
+// middle returns the median of values, and between which of them it lies with a
+// confidence of 95 %.
 func middle(values []float64) spread {
 	sorted := slices.Sorted(slices.Values(values))
 	n := float64(len(sorted))
@@ -185,10 +185,10 @@ audit: {file: audit.jsonl, sync: interval}
 servers:
 `
 
-// credentials is the part credentials. It measures calls through one gateway to one server,
-// which the config names once for each kind of auth, so that nothing else differs. With one
-// connection alone the gateway sleeps and wakes for each message, and that differs by more
-// than what is measured.
+// credentials is the part credentials. It measures calls through one gateway to one
+// server, which the config names once for each kind of auth, so that nothing else
+// differs. With one connection alone the gateway sleeps and wakes for each message, and
+// that differs by more than what is measured.
 var credentials = comparison{
 	rounds: 80, callers: 8, ways: credentialWays,
 	pairs: [][2]string{{"header", "none"}, {"identity", "none"}, {"exchange", "none"}},

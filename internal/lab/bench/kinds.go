@@ -65,8 +65,8 @@ var kinds = []kind{
 	},
 }
 
-// measureKinds loads all kinds in turn, round after round, and returns what each showed by
-// its name.
+// measureKinds loads all kinds in turn, round after round, and returns what each showed
+// by its name.
 func (l *lab) measureKinds(ctx context.Context, p plan) map[string]*rounds {
 	targets := make([]*target, len(kinds))
 	for i, k := range kinds {

@@ -140,8 +140,8 @@ func (t *target) dial(ctx context.Context) *caller {
 	return c
 }
 
-// open returns a connection with a session of the legacy era. The revision that the server
-// answers with is the one that is spoken from then on.
+// open returns a connection with a session of the legacy era. The revision that the
+// server answers with is the one that is spoken from then on.
 func (t *target) open(ctx context.Context) *caller {
 	c := t.dial(ctx)
 	defer must.Else(c.close)
@@ -245,8 +245,8 @@ func (c *caller) callUntil(end time.Time) []time.Duration {
 // mostAnswer is how long an answer may be, in bytes.
 const mostAnswer = 4 << 20
 
-// call asks, and takes an answer of any form: in one piece or as an event stream, on which
-// the server may ask something first.
+// call asks, and takes an answer of any form: in one piece or as an event stream, on
+// which the server may ask something first.
 func (c *caller) call() {
 	a := c.ask()
 	before, right := 0, false

@@ -6,11 +6,12 @@
 //
 //	go run -C internal/lab ./bench -out docs/evidence/benchmarks.md
 //
-// Its other parts go behind its name, such as ./bench scale: scale shows how the gateway's
-// work grows with what it holds; peers installs other gateways and measures them beside
-// this one; replicas shows what several replicas that share Redis cost; record shows what
-// the fields of records that explain a decision cost a call; signin what it costs by how
-// its caller is let in; and credentials what it costs to tell a server who makes it.
+// Its other parts go behind its name, such as ./bench scale: scale shows how the
+// gateway's work grows with what it holds; peers installs other gateways and measures
+// them beside this one; replicas shows what several replicas that share Redis cost;
+// record shows what the fields of records that explain a decision cost a call; signin
+// what it costs by how its caller is let in; and credentials what it costs to tell a
+// server who makes it.
 //
 // Read calls.go for what is measured, measure.go for how rounds are compared, lab.go for
 // the processes, and report.go for the report, of which each part writes a section.

@@ -61,8 +61,8 @@ func (s *shelf) get(ctx context.Context, o parcel) installed {
 	}[o.registry](ctx, o)
 }
 
-// once returns what a program is called in a folder of the shelf, and makes it there unless
-// it is there.
+// once returns what a program is called in a folder of the shelf, and makes it there
+// unless it is there.
 func (s *shelf) once(o parcel, kind, file string, do func(dir, binary string)) installed {
 	dir := s.folder(kind, o.name+"@"+o.version)
 	binary := filepath.Join(dir, file)

@@ -9,8 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
-// peer is one program that can stand between clients and a server. What a table of figures
-// cannot show stands beside it: how it was set up, and what it does not do for its costs.
+// peer is one program that can stand between clients and a server. What a table of
+// figures cannot show stands beside it: how it was set up, and what it does not do for
+// its costs.
 type peer struct {
 	name     string
 	parcel   parcel
@@ -37,7 +38,8 @@ func (p place) port() string {
 	return port
 }
 
-// stdio returns the command that runs the server behind it over standard input and output.
+// stdio returns the command that runs the server behind it over standard input and
+// output.
 func (p place) stdio() []string { return []string{p.self, "peers-stdio"} }
 
 // launch is how a peer starts.
@@ -246,7 +248,8 @@ func startNPMProxy(p place) launch {
 	}
 }
 
-// loopbackOnly makes a program of Node.js that would listen on every address listen on loopback.
+// loopbackOnly makes a program of Node.js that would listen on every address listen on
+// loopback.
 const loopbackOnly = `const net = require('net');
 const listen = net.Server.prototype.listen;
 net.Server.prototype.listen = function (port, ...rest) {

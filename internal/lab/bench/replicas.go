@@ -98,9 +98,9 @@ func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era
 }
 
 // forwardedOf returns the median of those of one caller's calls that were forwarded. Each
-// comes to the next replica, and all but that which leads the session forward it. So calls
-// that are as many as there are replicas apart are alike, and where they are fastest the
-// session is led. It takes a call to each replica to know that.
+// comes to the next replica, and all but that which leads the session forward it. So
+// calls that are as many as there are replicas apart are alike, and where they are
+// fastest the session is led. It takes a call to each replica to know that.
 func forwardedOf(latency []time.Duration, replicas int) time.Duration {
 	must.Be(len(latency) >= replicas, "-time is too short: one caller made %d calls, of which none came to "+
 		"some of %d replicas", len(latency), replicas)

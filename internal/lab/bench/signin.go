@@ -42,8 +42,8 @@ audit: {file: audit.jsonl, sync: interval}
 log: {level: info, format: json}
 `
 
-// signIns is the part signin. It measures calls of one gateway whose callers are let in in
-// three ways. A token of the gateway's own is good for 15 minutes.
+// signIns is the part signin. It measures calls of one gateway whose callers are let in
+// in three ways. A token of the gateway's own is good for 15 minutes.
 var signIns = comparison{
 	rounds: 60, callers: 1,
 	ways: []string{"a token of an issuer", "a token of the gateway's own", "an access key"},

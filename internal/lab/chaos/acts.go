@@ -168,8 +168,8 @@ func newKey() string {
 	return base64.StdEncoding.EncodeToString(random[:]) + "\n"
 }
 
-// rekey gives one replica after the other these keys, and waits until it has taken them if
-// it runs.
+// rekey gives one replica after the other these keys, and waits until it has taken them
+// if it runs.
 func rekey(ctx context.Context, some []*world.Replica, keys string) {
 	for _, r := range some {
 		world.For(ctx, patience, func(ctx context.Context) { r.Replace(ctx, keysFile, keys) })

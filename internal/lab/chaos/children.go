@@ -26,8 +26,8 @@ import (
 // and behaves badly.
 const childPart = "child"
 
-// The nursery is a tenant of its own with one server, for faults of servers that the crowd
-// does not use.
+// The nursery is a tenant of its own with one server, for faults of servers that the
+// crowd does not use.
 const (
 	nursery       = "nursery"
 	nurseryServer = "odd"

@@ -58,9 +58,9 @@ func clientFaults() []*fault {
 				"answered twice over HTTP+SSE, or be refused as a copy (`DB-REQUEST`) while the first " +
 				"sending runs, which is why no load balancer may do that",
 			before: careless, make: times(3, of(victim, kill, start)), seen: goOn,
-			// A copy is refused with DB-REQUEST while its id is in flight, and runs when the
-			// first was answered. Over HTTP+SSE it tells the client on the same stream as the
-			// first. Any other refusal of what was executed counts.
+			// A copy is refused with DB-REQUEST while its id is in flight, and runs when
+			// the first was answered. Over HTTP+SSE it tells the client on the same
+			// stream as the first. Any other refusal of what was executed counts.
 			spares: func(v *ledger.Verdict) int {
 				return v.Twice - v.TwiceKeyed + v.EventsOfCopies + min(v.Denied, v.Ends["DB-REQUEST"])
 			},

@@ -17,7 +17,8 @@ import (
 )
 
 // clockFaults returns the faults that need a gateway which was changed for them: its wall
-// clock can be set, and handlers can be made to panic. The clock of Redis can be set, too.
+// clock can be set, and handlers can be made to panic. The clock of Redis can be set,
+// too.
 func clockFaults() []*fault {
 	const day = 24 * time.Hour
 	return []*fault{
@@ -98,7 +99,8 @@ func redisWithClock(ctx context.Context, s *scene) {
 	forRound(begun("LD_PRELOAD="+library, clockVariable+"="+s.clockFile()), begun())(ctx, s)
 }
 
-// changed runs the victim with the gateway whose clock can be set, until the round is over.
+// changed runs the victim with the gateway whose clock can be set, until the round is
+// over.
 func changed(ctx context.Context, s *scene) {
 	as := func(program string, env ...string) step {
 		return restarts(func(_ context.Context, r *world.Replica) {

@@ -18,8 +18,8 @@ type step func(ctx context.Context, s *scene)
 //	                                  (asked until all is as it must be)
 //
 // All steps but make may be nil. What make alone can know it adds to seen, heal and after
-// with the methods seeing, heals and following of the scene. Whatever is to be undone when
-// the crowd has ended is given to scene.later.
+// with the methods seeing, heals and following of the scene. Whatever is to be undone
+// when the crowd has ended is given to scene.later.
 type fault struct {
 	name    string // what happens, such as "a replica is killed"
 	done    string // how it is done, for the report

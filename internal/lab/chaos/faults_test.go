@@ -88,8 +88,8 @@ func TestACallThatIsNotOnRecordIsExcusedByAKillOnly(t *testing.T) {
 	}
 }
 
-// TestACarelessBalancerExcusesWhatCopiesTell judges events and answers that came twice: of
-// calls that a load balancer sent again, and of others.
+// TestACarelessBalancerExcusesWhatCopiesTell judges events and answers that came twice:
+// of calls that a load balancer sent again, and of others.
 func TestACarelessBalancerExcusesWhatCopiesTell(t *testing.T) {
 	f := named(t, "the load balancer sends calls again")
 	v := ledger.Verdict{Twice: 2, TwiceKeyed: 1, EventsTwice: 5, EventsOfCopies: 3}

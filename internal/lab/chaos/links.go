@@ -119,9 +119,9 @@ func sendsMuch(ctx context.Context, s *scene) {
 	}()
 }
 
-// usurp starts a web server at an address that others believe to be a replica's, and counts
-// what it is asked. It speaks TLS, as a replica does, so whoever takes its certificate is
-// heard.
+// usurp starts a web server at an address that others believe to be a replica's, and
+// counts what it is asked. It speaks TLS, as a replica does, so whoever takes its
+// certificate is heard.
 func usurp(ctx context.Context, address string) (server *httptest.Server, requests *atomic.Int64) {
 	requests = &atomic.Int64{}
 	server = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -143,7 +143,8 @@ func usurped(ctx context.Context, s *scene) {
 	})
 }
 
-// leftAlone makes calls in the session at the others, and leaves before they are answered.
+// leftAlone makes calls in the session at the others, and leaves before they are
+// answered.
 func leftAlone(ctx context.Context, s *scene) {
 	amongMany(60, func(i int) {
 		brief, leave := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -197,7 +198,8 @@ func otherKeys(ctx context.Context, s *scene) {
 	rekey(ctx, victim(s), newKey())
 }
 
-// otherRules allows the tools of the spared server alone at the victim until the fault heals.
+// otherRules allows the tools of the spared server alone at the victim until the fault
+// heals.
 func otherRules(ctx context.Context, s *scene) {
 	s.rewrite(ctx, s.victim, func(text string) string {
 		return strings.ReplaceAll(text, `allow: ["*"`, `allow: ["`+s.spared+`__*"`)

@@ -105,8 +105,8 @@ return string.format('%.0f', newest)`
 	is("the copy lacks the newest epoch", there != here, here)
 }
 
-// follows sets as whom a copy of Redis asks its master, which knows no user but "", and has
-// masters end the connections of copies.
+// follows sets as whom a copy of Redis asks its master, which knows no user but "", and
+// has masters end the connections of copies.
 func follows(ctx context.Context, following *world.Store, user string, masters ...*world.Store) {
 	following.Exec(ctx, "CONFIG", "SET", "masteruser", user, "masterauth", user)
 	for _, master := range masters {

@@ -52,8 +52,8 @@ func resourceFaults() []*fault {
 				"does not hold, and records are written again when there is room; those that were " +
 				"counted are not on record",
 			before: dropping, make: fillsDisk,
-			// Which calls the lost records were of, nobody knows: that is what the setting
-			// means.
+			// Which calls the lost records were of, nobody knows: that is what the
+			// setting means.
 			spares: func(v *ledger.Verdict) int { return v.Unaudited },
 			seen: all(of(victim, warns("audit records cannot be written; calls go on"),
 				measures(1, math.Inf(1), "drawbridge_audit_records_dropped_total")), goOn),
@@ -142,9 +142,9 @@ func nextRecord(dir, kind string) string {
 	return filepath.Join(dir, fmt.Sprintf("audit-%d.%s", time.Now().UnixNano(), kind))
 }
 
-// recordsTo starts the victim with its record in a file, the last of those that are given,
-// until the round is over. Then it is a new one on the disk of its other files, and what
-// is given to afterwards is done.
+// recordsTo starts the victim with its record in a file, the last of those that are
+// given, until the round is over. Then it is a new one on the disk of its other files,
+// and what is given to afterwards is done.
 func (s *scene) recordsTo(ctx context.Context, afterwards func(), files ...string) {
 	to := func(files ...string) step {
 		return restarts(func(_ context.Context, r *world.Replica) {
@@ -224,8 +224,8 @@ func remounted(flags uintptr) step {
 	}
 }
 
-// toPipe has the record of the victim go to a pipe. What comes out of it is kept in a file
-// that is among its records, too.
+// toPipe has the record of the victim go to a pipe. What comes out of it is kept in a
+// file that is among its records, too.
 func toPipe(ctx context.Context, s *scene) {
 	pipe := nextRecord(s.dir, "pipe")
 	must.OK(syscall.Mkfifo(pipe, 0o600))

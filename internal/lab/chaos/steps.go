@@ -55,7 +55,8 @@ func busy(calls int) step {
 	}
 }
 
-// meanwhile does something again and again until the fault heals, which fails if that did.
+// meanwhile does something again and again until the fault heals, which fails if that
+// did.
 func meanwhile(every time.Duration, do step) step {
 	return func(ctx context.Context, s *scene) {
 		pausing, stop := context.WithCancel(ctx)
@@ -312,7 +313,8 @@ func rewrites(change func(config string) string) about {
 	}
 }
 
-// rewrite changes the config of a replica, and has it changed back by what is given to undo.
+// rewrite changes the config of a replica, and has it changed back by what is given to
+// undo.
 func (s *scene) rewrite(ctx context.Context, r *world.Replica, change func(config string) string,
 	undo func(step),
 ) {

@@ -25,8 +25,9 @@ const (
 )
 
 // patches make time.Now of the standard library, and so of all that the gateway is made
-// of, tell a wall clock that somebody has set. The monotonic clock stays as it is, as with
-// a real jump of the clock. They also make the handler of a request with panicHeader panic.
+// of, tell a wall clock that somebody has set. The monotonic clock stays as it is, as
+// with a real jump of the clock. They also make the handler of a request with panicHeader
+// panic.
 var patches = []patch{
 	{
 		"time/time.go", "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",

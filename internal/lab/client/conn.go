@@ -1,7 +1,7 @@
 // Package client is clients of MCP that write their requests by hand, so that they cost
-// little beside what they measure, and can misbehave. A connection that breaks panics with
-// its error, as package must does. The package does not know what is asked, and judges no
-// answer.
+// little beside what they measure, and can misbehave. A connection that breaks panics
+// with its error, as package must does. The package does not know what is asked, and
+// judges no answer.
 package client
 
 import (

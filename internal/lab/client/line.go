@@ -6,8 +6,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
-// Line is a connection that is opened when it is needed, and again after it was closed. It
-// is for one goroutine.
+// Line is a connection that is opened when it is needed, and again after it was closed.
+// It is for one goroutine.
 type Line struct {
 	Dial func() *Conn
 	Conn *Conn // nil while it is closed

@@ -35,9 +35,9 @@ type Part struct {
 }
 
 // Run does what the arguments of a lab say: the part that the first one names, or that
-// without a name, with its flags. It writes the section of the part into the page that -out
-// names, or to log, with where it comes from below its heading. What else is on the page
-// stays as it is.
+// without a name, with its flags. It writes the section of the part into the page that
+// -out names, or to log, with where it comes from below its heading. What else is on the
+// page stays as it is.
 func Run(ctx context.Context, lab string, parts map[string]Part, args []string, log io.Writer) error {
 	return must.Try(func() { runPart(ctx, lab, parts, args, log) })
 }

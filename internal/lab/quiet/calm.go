@@ -53,8 +53,8 @@ func Calls(addr, server string, tokens []string) (o Orders) {
 	return o
 }
 
-// Tokens returns a token for each user of a tenant of a gateway whose issuer has the claim
-// team.
+// Tokens returns a token for each user of a tenant of a gateway whose issuer has the
+// claim team.
 func Tokens(secret, issuer, addr, tenant string, users int) (all []string) {
 	for i := range users {
 		all = append(all, world.Token(secret, issuer, "http://"+addr+"/mcp", fmt.Sprintf("user%d", i),

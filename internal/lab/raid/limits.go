@@ -19,9 +19,9 @@ var beyondLimits = Attack{
 	Signs: Signs{Answered: 1, Refused: 1},
 }
 
-// Refusals calls a tool that is there and that a thousand rules keep from the caller: each
-// of them is looked at for the record, which says why. Such a refusal comes with 200, and
-// counts as one. It is none of Attacks, since it needs a tenant of its own.
+// Refusals calls a tool that is there and that a thousand rules keep from the caller:
+// each of them is looked at for the record, which says why. Such a refusal comes with
+// 200, and counts as one. It is none of Attacks, since it needs a tenant of its own.
 var Refusals = Attack{
 	Name: "refusals",
 	Does: "64 connections call a tool as fast as they can that each of 1,000 rules allows to who has a " +

@@ -12,8 +12,8 @@ import (
 var clientID = regexp.MustCompile(`"client_id":"([^"]+)"`)
 
 // signIns floods the addresses at which people and clients sign in. Each raider registers
-// a client and begins a sign-in with it. Then it brings codes, refresh tokens and consents
-// that nobody was given, for which the gateway asks its store.
+// a client and begins a sign-in with it. Then it brings codes, refresh tokens and
+// consents that nobody was given, for which the gateway asks its store.
 var signIns = Attack{
 	Name: "registrations and guessed tokens", Stranger: true,
 	Does: "64 connections register clients, begin sign-ins, and bring codes, refresh tokens and " +

@@ -60,7 +60,8 @@ func (w *writer) odd() input {
 	return in
 }
 
-// headersOfACall are the headers of a modern call of the plain tool, and others as they are.
+// headersOfACall are the headers of a modern call of the plain tool, and others as they
+// are.
 func (w *writer) headersOfACall(others []string) []string {
 	return page.Either(w.revision == mcp.Revision2607, repeated(mcp.MethodToolsCall, "box__echo"), others)
 }
@@ -121,8 +122,8 @@ func uriOfSecret(r *rand.Rand) string {
 	return scheme + ":" + authority + "/" + before + secret.String() + tail
 }
 
-// forgedID uses an id that was made for this speaker, with one thing changed in it, in some
-// place where an id stands.
+// forgedID uses an id that was made for this speaker, with one thing changed in it, in
+// some place where an id stands.
 func (w *writer) forgedID() input {
 	in := w.call("ids, cursors and states forged", refuse)
 	good, other := pick(w.Rand, w.forged), pick(w.Rand, w.forged)

@@ -75,7 +75,8 @@ func (s *speech) make(r *rand.Rand, k *kind, id string) *members {
 	return made
 }
 
-// value returns a value of a type. Optional members come and go, less the deeper they are.
+// value returns a value of a type. Optional members come and go, less the deeper they
+// are.
 func (s *speech) value(r *rand.Rand, t *corpus.Type, depth int) any {
 	t = s.types.Of(t)
 	switch {

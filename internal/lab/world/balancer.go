@@ -143,8 +143,8 @@ func (w *World) startBalancer(name, address string) *balancer {
 	return b
 }
 
-// ReloadHAProxy has HAProxy read its config again: another process takes its place, and the
-// old one ends with its last connection. nginx is one process here, which cannot.
+// ReloadHAProxy has HAProxy read its config again: another process takes its place, and
+// the old one ends with its last connection. nginx is one process here, which cannot.
 func (w *World) ReloadHAProxy() {
 	must.OK(w.balancer.child.Signal(syscall.SIGUSR2))
 }

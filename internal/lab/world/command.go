@@ -41,9 +41,9 @@ func (c *Claims) Broken() error {
 type Role func(ctx context.Context, args []string, in io.Reader, out io.Writer)
 
 // Main is the main function of a lab: run, or the role that the first argument names. In
-// the repository, relative paths begin at its root, wherever the go command has started it. An
-// interrupt ends the context. The process ends with 0, with the code that codes has for
-// the error, or with otherwise.
+// the repository, relative paths begin at its root, wherever the go command has started
+// it. An interrupt ends the context. The process ends with 0, with the code that codes
+// has for the error, or with otherwise.
 func Main(name string, roles map[string]Role,
 	run func(ctx context.Context, args []string, out io.Writer) error, otherwise int, codes map[error]int,
 ) {

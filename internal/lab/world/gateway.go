@@ -36,8 +36,8 @@ sessions: {keys_file: keys, events: {age: %[15]s}}
 replicas: %[14]d
 `
 
-// AnyRate is a rate that no caller reaches, in the words of a config, and AnyRates are the
-// limits of requests and calls at that rate.
+// AnyRate is a rate that no caller reaches, in the words of a config, and AnyRates are
+// the limits of requests and calls at that rate.
 const (
 	AnyRate  = `{rate: 1e9, burst: 1000000000}`
 	AnyRates = `requests: ` + AnyRate + `, calls: ` + AnyRate + `, user_calls: ` + AnyRate

@@ -95,8 +95,8 @@ var ErrRefused = errors.New("the config was refused")
 // reloads is the metric of attempts to load the config.
 const reloads = "drawbridge_config_reloads_total"
 
-// Rewrite changes the text of the config as Replace does. A text that stays the same is no
-// change.
+// Rewrite changes the text of the config as Replace does. A text that stays the same is
+// no change.
 func (r *Replica) Rewrite(ctx context.Context, change func(config string) string) {
 	before := string(must.Have(os.ReadFile(r.file())))
 	if after := change(before); after != before {

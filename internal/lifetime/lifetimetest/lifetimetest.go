@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Run runs some things until the test ends or stop is called, which waits for them and may
-// be called again. The test fails if one of them returns an error.
+// Run runs some things until the test ends or stop is called, which waits for them and
+// may be called again. The test fails if one of them returns an error.
 func Run(t testing.TB, all ...func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

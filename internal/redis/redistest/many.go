@@ -148,9 +148,9 @@ func StartCluster(t testing.TB, args ...string) *Server {
 func (s *Server) Join(t testing.TB) {
 	t.Helper()
 	for i, n := range s.Nodes {
-		// Of nodes with one epoch some take another one later, at a time of their own, and
-		// one that does so while a slot is moved gets it back: then two nodes each send
-		// clients to the other for ever. redis-cli --cluster create does the same.
+		// Of nodes with one epoch some take another one later, at a time of their own,
+		// and one that does so while a slot is moved gets it back: then two nodes each
+		// send clients to the other for ever. redis-cli --cluster create does the same.
 		n.Exec(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 	}
 	for i, slots := range []string{"0 5460", "5461 10922", "10923 16383"} {
@@ -161,8 +161,8 @@ func (s *Server) Join(t testing.TB) {
 	}
 }
 
-// Move moves the slot of a key, and all that is there, from the node that has keys of it to
-// the next one, as redis-cli --cluster reshard does.
+// Move moves the slot of a key, and all that is there, from the node that has keys of it
+// to the next one, as redis-cli --cluster reshard does.
 // https://redis.io/docs/latest/commands/cluster-setslot/
 func (s *Server) Move(t testing.TB, key string) {
 	t.Helper()

@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 )
 
-// TestWhatIsCutIsNotAnswered cuts what is forwarded before it is answered: no answer comes,
-// however soon after that it is given.
+// TestWhatIsCutIsNotAnswered cuts what is forwarded before it is answered: no answer
+// comes, however soon after that it is given.
 func TestWhatIsCutIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	var hub Hub

@@ -109,8 +109,8 @@ func TestConnectionsThatTheServerEndsAreOpenedAnew(t *testing.T) {
 	}
 }
 
-// TestAStandbyIsLeft has an address lead to the server that a failover has made a standby,
-// and then to the primary. No standby ends a connection by itself.
+// TestAStandbyIsLeft has an address lead to the server that a failover has made a
+// standby, and then to the primary. No standby ends a connection by itself.
 func TestAStandbyIsLeft(t *testing.T) {
 	primary, name := create(t)
 	before := fatal.Have(postgrestest.Start())(t)
@@ -140,8 +140,8 @@ func TestAStandbyIsLeft(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatAreSilentAreLeft has the host of the server vanish, as in a failover,
-// without an end of its connections, and the address lead to another one.
+// TestConnectionsThatAreSilentAreLeft has the host of the server vanish, as in a
+// failover, without an end of its connections, and the address lead to another one.
 func TestConnectionsThatAreSilentAreLeft(t *testing.T) {
 	direct, _ := create(t)
 	proxy := fatal.Have(netfault.Start(server.Address))(t)

@@ -224,8 +224,8 @@ func TestTwoProcessesUseOneFile(t *testing.T) {
 	}
 }
 
-// TestACheckWrites looks for what a check has written: without that it would not find that
-// a disk is full. SQLite writes nothing where a row stays as it is.
+// TestACheckWrites looks for what a check has written: without that it would not find
+// that a disk is full. SQLite writes nothing where a row stays as it is.
 func TestACheckWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kept.db")
 	s := openAt(t, path, fixed())

@@ -14,8 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-// TestFilesOfALaterConnectionAreTheUsersAlone has the connection that writes meet an error
-// that it may not survive: what the next one makes, nobody else may read.
+// TestFilesOfALaterConnectionAreTheUsersAlone has the connection that writes meet an
+// error that it may not survive: what the next one makes, nobody else may read.
 func TestFilesOfALaterConnectionAreTheUsersAlone(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no such rights there")

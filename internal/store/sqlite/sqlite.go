@@ -46,8 +46,8 @@ var _ store.Database = (*Store)(nil)
 // this process may read what it makes.
 func Open(path string, cfg store.Config) (*Store, error) { return open(path, cfg, false) }
 
-// OpenBackup is Open for a file that was a store before. The error says so of one that was
-// none, such as an empty file: it would be a store without records.
+// OpenBackup is Open for a file that was a store before. The error says so of one that
+// was none, such as an empty file: it would be a store without records.
 func OpenBackup(path string, cfg store.Config) (*Store, error) { return open(path, cfg, true) }
 
 // open opens a file. made tells that it must have been a store before.

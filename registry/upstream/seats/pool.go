@@ -321,7 +321,8 @@ func (r *Pool[S]) ready(ctx context.Context, s *Seat[S], u Use, waits *Waits) (*
 }
 
 // late returns the error for a use whose context ended before it had a session: why after
-// a deadline, otherwise the context's own, because a caller who has gone is owed no other.
+// a deadline, otherwise the context's own, because a caller who has gone is owed no
+// other.
 func late(ctx context.Context, why error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return why

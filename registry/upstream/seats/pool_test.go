@@ -258,8 +258,8 @@ func TestWaitsAreTold(t *testing.T) {
 	})
 }
 
-// TestDeadlineSaysWhatWasWaitedFor waits until the deadline in a full pool and for a session
-// that opens slowly, and in a pool without seats not at all.
+// TestDeadlineSaysWhatWasWaitedFor waits until the deadline in a full pool and for a
+// session that opens slowly, and in a pool without seats not at all.
 func TestDeadlineSaysWhatWasWaitedFor(t *testing.T) {
 	t.Parallel()
 	play(t, 1, func(t *testing.T, r *stage) {

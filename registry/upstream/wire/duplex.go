@@ -326,9 +326,9 @@ func (p *pending) end(id mcp.ID) bool {
 	return w != nil && w.modern && p.resolve(id, answer{err: unread(ErrEnded)}, 0)
 }
 
-// resolve gives a request its answer, once, in a text of that many bytes. The caller holds
-// that from now on, or gets an error in its place if it has no room. resolve returns false
-// when no request with that id waits.
+// resolve gives a request its answer, once, in a text of that many bytes. The caller
+// holds that from now on, or gets an error in its place if it has no room. resolve
+// returns false when no request with that id waits.
 func (p *pending) resolve(id mcp.ID, a answer, bytes int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -112,8 +112,8 @@ func TestOnlyModernServersEndRequests(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatCameCountsThoughItsPostFailed has both there when whoever waits looks, as
-// after a slow caller took a notification. It looks often, since either may be found.
+// TestAnAnswerThatCameCountsThoughItsPostFailed has both there when whoever waits looks,
+// as after a slow caller took a notification. It looks often, since either may be found.
 func TestAnAnswerThatCameCountsThoughItsPostFailed(t *testing.T) {
 	t.Parallel()
 	up := &eventRecorder{}

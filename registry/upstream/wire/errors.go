@@ -52,8 +52,8 @@ type StatusError struct {
 	SignIn bool // the server wants a sign-in
 	// where it redirects to, without user and query; "": it does not
 	Location string
-	// a *credential.Error: the server refused what the request carried; nil: it did not, or
-	// that was nothing
+	// a *credential.Error: the server refused what the request carried; nil: it did not,
+	// or that was nothing
 	Refused error
 }
 

@@ -25,8 +25,8 @@ const (
 	resumeMax    = 5
 	reconnectMin = 100 * time.Millisecond // the least time between the end of a stream and its resumption
 	lasted       = 10 * time.Second       // a stream that lasted this long was good: the backoff begins anew
-	// the code with which SDKs say, beside 404, that they do not know the session; the one for
-	// C# says so as the answer to the request
+	// the code with which SDKs say, beside 404, that they do not know the session; the
+	// one for C# says so as the answer to the request
 	codeUnknownSession = -32001
 )
 
@@ -311,8 +311,8 @@ func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
 }
 
 // refused turns an HTTP status that is no success into an error. With 400 and 404, and
-// with 500 to what a client has asked for, a JSON-RPC error in it is the answer. Otherwise
-// the server is taken to have run nothing, unless the status is 500 or more.
+// with 500 to what a client has asked for, a JSON-RPC error in it is the answer.
+// Otherwise the server is taken to have run nothing, unless the status is 500 or more.
 func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	defer resp.discard()
 	cause := refusedBy(resp)
@@ -333,8 +333,9 @@ func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 		return &SessionError{l, s}
 	case answered != nil && (status == http.StatusBadRequest || status == http.StatusNotFound ||
 		status == http.StatusInternalServerError && !again):
-		// Some servers say so when they do not know the session. Whoever asked for a proof
-		// of life judges it: a server that does not know ping would be asked without end.
+		// Some servers say so when they do not know the session. Whoever asked for a
+		// proof of life judges it: a server that does not know ping would be asked
+		// without end.
 		if out.Header == nil && !pings {
 			l.up.CheckAlive()
 		}
@@ -426,8 +427,8 @@ func (l *HTTP) resume(ctx context.Context, out *Request, s *session, at *progres
 		resp.discard()
 		switch {
 		case resp.StatusCode == http.StatusTooManyRequests: // it will take the request later
-		// as from a balancer while the server restarts, or from a server that did not notice
-		// yet that the stream is broken
+		// as from a balancer while the server restarts, or from a server that did not
+		// notice yet that the stream is broken
 		case resp.StatusCode >= 500, resp.StatusCode == http.StatusConflict:
 			why = refusedBy(resp)
 		default:
@@ -440,9 +441,9 @@ func (l *HTTP) resume(ctx context.Context, out *Request, s *session, at *progres
 // Follow keeps the stream open on which a legacy server sends what belongs to no request.
 // It returns nil when there is no such stream, and a SessionError when the server does
 // not know the session. Changes may be missed between two streams, so Events is told of
-// each opening after the first. A server that had the stream is asked for it again whatever
-// it answers: it may not have noticed yet that the one before is gone, and so refuse
-// another, or not take the credential of the moment.
+// each opening after the first. A server that had the stream is asked for it again
+// whatever it answers: it may not have noticed yet that the one before is gone, and so
+// refuse another, or not take the credential of the moment.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
 func (l *HTTP) Follow(ctx context.Context) error {
 	s := l.state.Load()

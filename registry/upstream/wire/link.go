@@ -35,8 +35,8 @@ type Link interface {
 	Tell(ctx context.Context, body []byte)
 	// Begin is told what a legacy handshake agreed on, and sends the notification that
 	// completes it. Once the transport has accepted that, all messages belong to the
-	// session, and none before: servers refuse what overtakes it. After an error, messages
-	// belong to the session before, if there was one.
+	// session, and none before: servers refuse what overtakes it. After an error,
+	// messages belong to the session before, if there was one.
 	Begin(ctx context.Context, sessionID, revision string, completion []byte) error
 	// Follow receives what the server sends on its own, until ctx ends or the connection
 	// is lost. It returns nil when the server has no way to send anything on its own.
@@ -82,7 +82,7 @@ type Events interface {
 	CheckAlive()
 	// Count counts n things that no server should send.
 	Count(kind Anomaly, n int)
-	// Saved calls do. A panic in it becomes its error: so it costs what do is for, and not
-	// the process. It may block.
+	// Saved calls do. A panic in it becomes its error: so it costs what do is for, and
+	// not the process. It may block.
 	Saved(ctx context.Context, do func() error) error
 }

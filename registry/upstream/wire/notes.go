@@ -26,8 +26,8 @@ const (
 	noteCost = 512      // bytes that a notification takes besides its params, roughly
 )
 
-// NewNotes returns room for notesMax notifications, which the reservation holds. It is theirs
-// alone; Close releases it.
+// NewNotes returns room for notesMax notifications, which the reservation holds. It is
+// theirs alone; Close releases it.
 func NewNotes(reserved *share.Reservation) *Notes {
 	return &Notes{queue: make(chan *mcp.Message, notesMax), reserved: reserved}
 }

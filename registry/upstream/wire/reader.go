@@ -78,8 +78,9 @@ func (r reader) messages(data []byte, into []*mcp.Message) ([]*mcp.Message, erro
 	for _, element := range elements {
 		m, err := mcp.DecodeRaw(element)
 		if err != nil {
-			// Package mcp makes it an *mcp.Error, which fits a client that has sent the text.
-			// Of a server, an *mcp.Error means that it has answered a request with an error.
+			// Package mcp makes it an *mcp.Error, which fits a client that has sent the
+			// text. Of a server, an *mcp.Error means that it has answered a request with
+			// an error.
 			return nil, errors.New(err.Error())
 		}
 		messages = append(messages, m)

@@ -66,8 +66,8 @@ func (o *Request) deliver(ctx context.Context, m *mcp.Message) {
 	}
 }
 
-// setFinished says whether the request is over: then no notification is handed on, because
-// the caller may be gone. It waits for one that is just being handed on.
+// setFinished says whether the request is over: then no notification is handed on,
+// because the caller may be gone. It waits for one that is just being handed on.
 func (o *Request) setFinished(finished bool) {
 	o.telling.Lock()
 	defer o.telling.Unlock()

@@ -55,8 +55,8 @@ func mediaType(header http.Header) media {
 	return mediaTypes[name]
 }
 
-// isPlain tells whether a body is not compressed. Some servers say that it is not, so that no
-// proxy compresses their event streams.
+// isPlain tells whether a body is not compressed. Some servers say that it is not, so
+// that no proxy compresses their event streams.
 func isPlain(header http.Header) bool {
 	return slices.Contains([]string{"", "identity", "none"}, header.Get("Content-Encoding"))
 }
@@ -64,8 +64,8 @@ func isPlain(header http.Header) bool {
 var mediaTypes = map[string]media{"application/json": typeJSON, "text/event-stream": typeStream}
 
 // read reads the body to its end, so that its connection can be used again, and closes
-// it. reserved holds what has come, or the error is a *MemoryError. A body of more than limit
-// bytes is ErrTooLarge, whatever length was announced.
+// it. reserved holds what has come, or the error is a *MemoryError. A body of more than
+// limit bytes is ErrTooLarge, whatever length was announced.
 func (r *response) read(limit int, reserved *share.Reservation) ([]byte, error) {
 	defer r.discard()
 	return share.Incoming{

@@ -26,7 +26,8 @@ type Site struct {
 }
 
 // Credential returns what a request carries on behalf of a principal, or for the link
-// itself if that is nil. Nil headers are nothing. An error means that nothing may be sent.
+// itself if that is nil. Nil headers are nothing. An error means that nothing may be
+// sent.
 type Credential func(ctx context.Context, p *auth.Principal) (*credential.Headers, error)
 
 // sender sends HTTP requests with what they carry.
@@ -58,9 +59,9 @@ func (s *sender) carried(ctx context.Context, of Caller,
 	return &response{answer, mediaType(answer.Header), g}, sent, nil
 }
 
-// postMessage posts a message that nobody answers, or that is answered elsewhere, on behalf
-// of a caller. Any status of success accepts it; the body of the response has no meaning, and
-// drain reads it.
+// postMessage posts a message that nobody answers, or that is answered elsewhere, on
+// behalf of a caller. Any status of success accepts it; the body of the response has no
+// meaning, and drain reads it.
 func (s *sender) postMessage(ctx context.Context, of Caller, target *url.URL, header http.Header,
 	body []byte, drain func(*response),
 ) error {

@@ -235,8 +235,8 @@ func (k *Child) readErrors(ctx context.Context) {
 }
 
 // Send writes a message, and waits until it is the next one to be written. A child that
-// reads slowly makes callers wait, who may leave: then their messages are neither kept nor
-// written. body is not used by anybody else meanwhile: a line feed is appended to it.
+// reads slowly makes callers wait, who may leave: then their messages are neither kept
+// nor written. body is not used by anybody else meanwhile: a line feed is appended to it.
 func (k *Child) Send(ctx context.Context, body []byte) error {
 	if cause := k.Loss(); cause != nil {
 		return unavailable(false, cause)

@@ -19,9 +19,9 @@ const (
 // and to read them costs the processor that all tenants share, even where they are
 // dropped then. Beyond the bounds the reader of a stream or pipe pauses, so that the
 // server has to wait before it can send more. Only callers of this server notice, whose
-// answers stand behind the flood. All streams and pipes of a server share one Throttle, so
-// many of them get no more than one. The zero value is ready. It is safe for concurrent
-// use; nil bounds nothing.
+// answers stand behind the flood. All streams and pipes of a server share one Throttle,
+// so many of them get no more than one. The zero value is ready. It is safe for
+// concurrent use; nil bounds nothing.
 type Throttle struct {
 	mu   sync.Mutex // guards the field below
 	paid time.Time  // up to then what was read has used up the rate

@@ -47,8 +47,8 @@ func TestReadersOfOneServerShareItsPace(t *testing.T) {
 	}
 }
 
-// TestAFloodIsOverWhenItEnds has many streams of a server bring large messages for a minute.
-// Soon after that, a message makes nobody pause.
+// TestAFloodIsOverWhenItEnds has many streams of a server bring large messages for a
+// minute. Soon after that, a message makes nobody pause.
 func TestAFloodIsOverWhenItEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,8 +194,8 @@ func TestTheLatestProgressIsKept(t *testing.T) {
 	}
 }
 
-// TestALargeNoteWaitsBehindNoOther keeps a slow taker from holding a queue of notifications
-// that are as large as a message may be.
+// TestALargeNoteWaitsBehindNoOther keeps a slow taker from holding a queue of
+// notifications that are as large as a message may be.
 func TestALargeNoteWaitsBehindNoOther(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{mcp.NotifyProgress, mcp.NotifyMessage} {

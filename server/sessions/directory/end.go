@@ -88,11 +88,11 @@ func (d *Directory) ForgetEvents(l *sessions.Session) {
 	}
 }
 
-// Reauthorize ends the sessions whose callers are not accepted any more, and of the others the
-// subscriptions that they may not have any more. It returns how many sessions it ended,
-// and which subscriptions. A session whose token would be accepted, but whose tenant this
-// replica does not serve at the moment, ends here alone: others may serve it, and this
-// one later, with its events.
+// Reauthorize ends the sessions whose callers are not accepted any more, and of the
+// others the subscriptions that they may not have any more. It returns how many sessions
+// it ended, and which subscriptions. A session whose token would be accepted, but whose
+// tenant this replica does not serve at the moment, ends here alone: others may serve it,
+// and this one later, with its events.
 func (d *Directory) Reauthorize(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
 	judge func(auth.Principal) error,
 ) (ended int, given []sessions.Revoked) {

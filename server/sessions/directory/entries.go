@@ -65,8 +65,9 @@ func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.R
 	return nil
 }
 
-// ShutDeleted is Shut for a session whose entry Delete has removed. Until it is over, tend
-// may have written the entry again, from which a replica would take the session over.
+// ShutDeleted is Shut for a session whose entry Delete has removed. Until it is over,
+// tend may have written the entry again, from which a replica would take the session
+// over.
 func (d *Directory) ShutDeleted(ctx context.Context, l *sessions.Session) {
 	d.Shut(l, sessions.EndClosed)
 	if l.Leader().Rewritten {

@@ -40,9 +40,9 @@ func (d *Directory) Open(ctx context.Context, purpose string, c gateway.Caller,
 
 // Find returns the session over HTTP+SSE that a request names in its query, if it belongs
 // to the caller and is alive. One that another replica opened lives there: then Find
-// returns that one, if the request was not forwarded. The client is not told why a session
-// is not found: the id may be forged, unknown, of somebody else or of another instance, or
-// the session may have ended or expired. Only the log tells.
+// returns that one, if the request was not forwarded. The client is not told why a
+// session is not found: the id may be forged, unknown, of somebody else or of another
+// instance, or the session may have ended or expired. Only the log tells.
 func (d *Directory) Find(x *exchange.Exchange) (l *sessions.Session, home replica.ID,
 	refused *exchange.Refusal,
 ) {

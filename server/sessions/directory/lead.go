@@ -28,15 +28,15 @@ import (
 //	    │ a client opens a stream here            ▲    │ the primary is gone: Take
 //	    └─────────────────────────────────────────┘    └────────────────────────▶ primary
 //
-// A follower has streams of the session, or a request about a task that lives there, and a
-// former primary calls that it began. Both are in the roster, and lead nothing.
+// A follower has streams of the session, or a request about a task that lives there, and
+// a former primary calls that it began. Both are in the roster, and lead nothing.
 
 // Whose finds out which replica leads the session of a request with that ticket, which is
 // the caller's: this one, and then it returns the session, or the other one that it
-// returns. Those denied have said that they do not. A request that was forwarded is answered
-// here, if the entry says so: this replica may be about to take the session over. While no
-// entry can be read, the others are asked in turn: who does not lead the session says so at
-// once.
+// returns. Those denied have said that they do not. A request that was forwarded is
+// answered here, if the entry says so: this replica may be about to take the session
+// over. While no entry can be read, the others are asked in turn: who does not lead the
+// session says so at once.
 func (d *Directory) Whose(x *exchange.Exchange, t *ticket.Ticket,
 	denied []replica.ID,
 ) (l *sessions.Session, to replica.ID, refused *exchange.Refusal) {
@@ -108,8 +108,8 @@ func (d *Directory) guess(t *ticket.Ticket) replica.ID {
 const maxTakes = 3
 
 // lookup looks the session up in the entries, and takes it over if its primary is gone,
-// drains, or has denied that it leads it. An error says that there is no entry, or that it
-// cannot be read.
+// drains, or has denied that it leads it. An error says that there is no entry, or that
+// it cannot be read.
 func (d *Directory) lookup(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
 	denied []replica.ID,
 ) (*sessions.Session, replica.ID, *exchange.Refusal, error) {

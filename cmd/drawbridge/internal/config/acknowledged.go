@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// needless returns each place that acknowledges nothing. needed are the items that silence
-// the warning no-match. Of a tenant with a server that was not asked what it offers, every
-// acknowledgement of that warning counts as needed, too.
+// needless returns each place that acknowledges nothing. needed are the items that
+// silence the warning no-match. Of a tenant with a server that was not asked what it
+// offers, every acknowledgement of that warning counts as needed, too.
 func (c *Config) needless(needed map[*node]bool, asked bool) []Problem {
 	unsure := unsureTenants(c, asked)
 	for at, pattern := range c.patterns {

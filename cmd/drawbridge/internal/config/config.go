@@ -135,8 +135,8 @@ type Config struct {
 	PassedExtensions []string
 
 	Sources Sources // the files that the config was read from, to be watched
-	// that no acknowledge silences, in the order of the files; Judge has those of patterns
-	// too
+	// that no acknowledge silences, in the order of the files; Judge has those of
+	// patterns too
 	Warnings []Warning
 
 	patterns map[gateway.PatternPosition]awaited // about each pattern, with its text as written
@@ -170,8 +170,8 @@ type Sessions struct {
 	Idle   time.Duration // idle: a legacy session that nobody uses ends after it
 	MaxAge time.Duration // max_age: every legacy session ends after it
 
-	// the content of keys_file, the newest first; nil: keys that are made at the start, or
-	// are in Data.Dir
+	// the content of keys_file, the newest first; nil: keys that are made at the start,
+	// or are in Data.Dir
 	Keys     [][]byte
 	KeysFile string // keys_file; "": none
 
@@ -233,7 +233,8 @@ func (c *Config) reached() map[string]bool {
 // zero Problem.
 func (c *Config) Position(name string) Problem { return c.positions[name] }
 
-// EntryName is the name for Position of one of Issuers, of which several may have one name.
+// EntryName is the name for Position of one of Issuers, of which several may have one
+// name.
 func EntryName(i int) string { return fmt.Sprintf("entry %d", i) }
 
 // TenantIDs returns the ids of the tenants, in the order of the files.
@@ -246,7 +247,8 @@ func (c *Config) TenantIDs() []string {
 }
 
 // Speakers returns pairs of an issuer and a tenant that its tokens, or its people, may be
-// for. The gateway itself is one, for access keys and for clients with tokens of their own.
+// for. The gateway itself is one, for access keys and for clients with tokens of their
+// own.
 func (c *Config) Speakers() [][2]string {
 	return c.speakers(c.TenantIDs())
 }
@@ -498,7 +500,8 @@ func (a Auth) specs() []credential.Spec {
 	return append(slices.Collect(maps.Values(a.Tenants)), a.Spec)
 }
 
-// ExchangesTokens tells whether a server is given tokens in exchange for those of callers.
+// ExchangesTokens tells whether a server is given tokens in exchange for those of
+// callers.
 func (c *Config) ExchangesTokens() bool {
 	return slices.ContainsFunc(c.Servers, func(s Server) bool {
 		return slices.ContainsFunc(s.Auth.specs(),

@@ -261,9 +261,9 @@ func checkExtension(id string) error {
 	return nil
 }
 
-// sealKeys returns the keys in a file, which the setting names. It also makes a ring of them and
-// drops it, so that keys that the gateway could not start with are reported here, with
-// their place.
+// sealKeys returns the keys in a file, which the setting names. It also makes a ring of
+// them and drops it, so that keys that the gateway could not start with are reported
+// here, with their place.
 func (r *reader) sealKeys(n *node, setting string) [][]byte {
 	data := r.read(n)
 	if data == nil {

@@ -29,8 +29,8 @@ func load(path string, data []byte, env Environment, known *memory) (*Config, So
 // what is equal in them.
 //
 // A config of a Loader serves a gateway. It does not know where the patterns and
-// acknowledgements of tenants stand, so Judge is for a config of Load. A Loader is for one
-// goroutine at a time.
+// acknowledgements of tenants stand, so Judge is for a config of Load. A Loader is for
+// one goroutine at a time.
 type Loader struct {
 	path   string
 	env    Environment

@@ -289,8 +289,8 @@ func TestAnotherListenKeepsTheAddressThatRuns(t *testing.T) {
 	}
 }
 
-// TestWarningsBeyondTheBoundComeWithALaterLoad has more warnings of tenants than are kept,
-// and mends some: the others are there at the reload, as in a load of its own.
+// TestWarningsBeyondTheBoundComeWithALaterLoad has more warnings of tenants than are
+// kept, and mends some: the others are there at the reload, as in a load of its own.
 func TestWarningsBeyondTheBoundComeWithALaterLoad(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "drawbridge.yaml")

@@ -8,9 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
-// memory is what a Loader knows of a config that it loaded. A reader finds in one what was
-// so in the config before, and fills another, which takes its place if there is no problem
-// at the end.
+// memory is what a Loader knows of a config that it loaded. A reader finds in one what
+// was so in the config before, and fills another, which takes its place if there is no
+// problem at the end.
 type memory struct {
 	// Whether it serves further loads. Otherwise a load keeps every place that only
 	// validate asks for.
@@ -33,8 +33,8 @@ func newMemory() memory {
 }
 
 // keyOf returns the digest of all that a tenant depends on, beside what is around it. It
-// is zero for one of the config file itself, and for one of a file that may have variables,
-// whose values may change.
+// is zero for one of the config file itself, and for one of a file that may have
+// variables, whose values may change.
 func (r *reader) keyOf(m member, around digest, serving []string) digest {
 	if !r.known.lasting || m.value.kind != unread || !m.value.part.plain {
 		return digest{}

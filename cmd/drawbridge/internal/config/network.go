@@ -83,8 +83,8 @@ func isAddress(text string) bool {
 func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 // checkOrigin returns what is wrong with an origin, nil when nothing is. An origin is
-// scheme and host alone, as browsers send it in the header Origin: no star stands for other
-// hosts, and no letter is beyond ASCII.
+// scheme and host alone, as browsers send it in the header Origin: no star stands for
+// other hosts, and no letter is beyond ASCII.
 func checkOrigin(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || !hostPattern.MatchString(u.Host) || (u.Scheme != "http" && u.Scheme != "https") ||

@@ -50,7 +50,8 @@ type member struct {
 	value *node
 }
 
-// asText returns the key as a text that is its name, for keys that are read as values are.
+// asText returns the key as a text that is its name, for keys that are read as values
+// are.
 func (m member) asText() *node {
 	at := *m.key
 	at.kind, at.text, at.raw = scalar, m.name, m.name

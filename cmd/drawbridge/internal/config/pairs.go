@@ -36,8 +36,8 @@ func (r *reader) pairs(
 	}
 }
 
-// bareVariable is a value that is, or ends in, a variable as shells and some clients write
-// it.
+// bareVariable is a value that is, or ends in, a variable as shells and some clients
+// write it.
 var bareVariable = regexp.MustCompile(`(^| )\$[A-Z_][A-Z0-9_]*$`)
 
 // checkVariable returns what is wrong with an environment variable for a program, "" when

@@ -154,9 +154,9 @@ func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern s
 		name)
 }
 
-// behindPrefix returns the pattern that may have been meant by one without __, "" if none is
-// near: one that begins with a prefix of the tenant and separates the rest in another way,
-// or where there is one prefix alone, the name behind it.
+// behindPrefix returns the pattern that may have been meant by one without __, "" if none
+// is near: one that begins with a prefix of the tenant and separates the rest in another
+// way, or where there is one prefix alone, the name behind it.
 func behindPrefix(kind, raw string, prefixes []string) string {
 	for _, prefix := range prefixes {
 		rest, begins := strings.CutPrefix(raw, prefix)

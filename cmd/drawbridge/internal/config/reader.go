@@ -147,8 +147,8 @@ func (r *reader) object(n *node, what string, known fields) bool {
 	})
 }
 
-// cureOf says what to write in place of a key that clients and other gateways have in such a
-// mapping, or of one whose value stands in a file here; "" for any other key.
+// cureOf says what to write in place of a key that clients and other gateways have in
+// such a mapping, or of one whose value stands in a file here; "" for any other key.
 func cureOf(what, key string, known fields) string {
 	if known[key+"_file"] != nil {
 		return "write a file that has it as " + key + "_file"
@@ -287,10 +287,11 @@ type index struct {
 	servers map[string]*Server // nil: a part of the config is missing
 }
 
-// runningAddress is PublicAddress for what callers and servers compare. Without public_url
-// it follows from listen, and a new listen takes effect only at a restart. Until then it
-// goes on naming the address that the process was started with: otherwise the clients'
-// tokens would be refused, and identities would be of an issuer that servers do not know.
+// runningAddress is PublicAddress for what callers and servers compare. Without
+// public_url it follows from listen, and a new listen takes effect only at a restart.
+// Until then it goes on naming the address that the process was started with: otherwise
+// the clients' tokens would be refused, and identities would be of an issuer that servers
+// do not know.
 func (r *reader) runningAddress() string {
 	return cmp.Or(r.cfg.PublicURL, "http://"+cmp.Or(r.known.listen, r.cfg.Listen))
 }

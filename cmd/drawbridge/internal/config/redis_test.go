@@ -168,8 +168,8 @@ public_url: ${NOT_SET}`)
 	}
 }
 
-// TestOtherCertificatesAreAnotherRedis changes a file that is read once. So the config of a
-// reload differs from what runs, and the log says that a restart is needed.
+// TestOtherCertificatesAreAnotherRedis changes a file that is read once. So the config of
+// a reload differs from what runs, and the log says that a restart is needed.
 func TestOtherCertificatesAreAnotherRedis(t *testing.T) {
 	t.Parallel()
 	before, err := redisConfig(t, `{url: "rediss://a", ca_file: authority}`)

@@ -185,8 +185,8 @@ func (r *reader) checkPlain(id *credential.Identity, n *node) {
 	}
 }
 
-// checkAudience reports an identity that would be for this gateway: a server could take it
-// and come back with it as its caller. at is the audience.
+// checkAudience reports an identity that would be for this gateway: a server could take
+// it and come back with it as its caller. at is the audience.
 func (r *reader) checkAudience(at *node) {
 	own := r.cfg.PublicAddress()
 	taken := func(i Issuer) bool { return slices.Contains(i.Audiences, at.text) }

@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// TestAuthSaysWhatRequestsCarry reads auth of servers and of tenants, and what follows for
-// the tokens of callers.
+// TestAuthSaysWhatRequestsCarry reads auth of servers and of tenants, and what follows
+// for the tokens of callers.
 func TestAuthSaysWhatRequestsCarry(t *testing.T) {
 	cfg := parse(t, `issuers:
   - {issuer: "https://login.example/", hmac_secret_file: bad/secret, algorithms: [HS256], tenant: acme}

@@ -48,7 +48,8 @@ func (r *reader) tenants(n *node) {
 	})
 }
 
-// servingTenants returns the issuers whose tokens, or whose people, may be of each tenant.
+// servingTenants returns the issuers whose tokens, or whose people, may be of each
+// tenant.
 func (r *reader) servingTenants() map[string][]string {
 	serving := make(map[string][]string)
 	for _, pair := range r.cfg.speakers(slices.Sorted(maps.Keys(r.index.tenants))) {

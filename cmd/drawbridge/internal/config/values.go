@@ -59,9 +59,9 @@ func (r *reader) text(n *node) string {
 }
 
 // parsed returns what parse makes of the text of a scalar. If parse fails, or what it
-// returns is not valid, that is a problem, and the result is zero; nil for valid takes all.
-// The message quotes what the file has and not the error of parse, which might repeat the
-// value of a variable. Want says what is expected, as in "a size over zero".
+// returns is not valid, that is a problem, and the result is zero; nil for valid takes
+// all. The message quotes what the file has and not the error of parse, which might
+// repeat the value of a variable. Want says what is expected, as in "a size over zero".
 func parsed[T any](
 	r *reader, n *node, want string, parse func(string) (T, error), valid func(T) bool,
 ) T {

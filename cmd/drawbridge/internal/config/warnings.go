@@ -22,14 +22,14 @@ import (
 )
 
 // Judge returns the warnings of the config, sorted by place, together with one for each
-// pattern that matches nothing in the catalogue and one for each release that lets nothing
-// in. It also returns each place that acknowledges a warning which would not be given
-// anyway, so that a stale acknowledgement does not silence a real warning one day.
+// pattern that matches nothing in the catalogue and one for each release that lets
+// nothing in. It also returns each place that acknowledges a warning which would not be
+// given anyway, so that a stale acknowledgement does not silence a real warning one day.
 //
-// The caller has filled the catalogue with what the config's servers offer, as far as that
-// is known: built-in tools and HTTP APIs are, without a connection; for programs and
-// addresses, asked says that all of them were connected to. idle are digests in released, by
-// server, that let nothing in.
+// The caller has filled the catalogue with what the config's servers offer, as far as
+// that is known: built-in tools and HTTP APIs are, without a connection; for programs and
+// addresses, asked says that all of them were connected to. idle are digests in released,
+// by server, that let nothing in.
 func (c *Config) Judge(
 	catalogue *registry.Registry, asked bool, idle map[string][]string,
 ) (warnings []Warning, needless []Problem) {
@@ -164,8 +164,8 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 	}
 }
 
-// warnOwnNames warns of names and patterns of a server's own tools that begin as clients see
-// its tools. Hardly any server has tools of such names.
+// warnOwnNames warns of names and patterns of a server's own tools that begin as clients
+// see its tools. Hardly any server has tools of such names.
 func (r *reader) warnOwnNames(s *Server, n *node) {
 	named := slices.Clone(n.child("idempotent").items)
 	for _, m := range n.child("tool_timeouts").members {

@@ -101,8 +101,8 @@ func TestNoCommandSaysWhy(t *testing.T) {
 	}
 }
 
-// TestFilesOfTheConfigAmongDataAreWarnedOf shows when: whoever may use analyze_csv reads the
-// first line of each file there, which of a key is all.
+// TestFilesOfTheConfigAmongDataAreWarnedOf shows when: whoever may use analyze_csv reads
+// the first line of each file there, which of a key is all.
 func TestFilesOfTheConfigAmongDataAreWarnedOf(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"data", "data/keys"} {
@@ -185,8 +185,8 @@ func TestCommandsRunWhereTheConfigSays(t *testing.T) {
 	}
 }
 
-// TestNamesOfToolsThatMeanNothingAreWarnedOf has names as clients see them where a server's
-// own stand, and the other way round.
+// TestNamesOfToolsThatMeanNothingAreWarnedOf has names as clients see them where a
+// server's own stand, and the other way round.
 func TestNamesOfToolsThatMeanNothingAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -68,8 +68,8 @@ type stream struct {
 	end     context.CancelFunc
 }
 
-// Why a connection is no more: the client broke it itself; or there is none yet, since the
-// client is to come later.
+// Why a connection is no more: the client broke it itself; or there is none yet, since
+// the client is to come later.
 var (
 	errCut   = errors.New("the client broke the connection")
 	errLater = errors.New("the client is to come later")
@@ -151,8 +151,9 @@ func (t *stream) refuses(r *reply, err error) (over bool, wrong error) {
 }
 
 // hears takes a message, and answers a question. It reads on meanwhile, as SDKs do: where
-// the replica that asked has died, the answer is not taken, and the stream alone says that
-// the call has ended. A client that is told that there is no such session waits no longer.
+// the replica that asked has died, the answer is not taken, and the stream alone says
+// that the call has ended. A client that is told that there is no such session waits no
+// longer.
 func (t *stream) hears(m *mcp.Message) (over bool) {
 	if t.broken {
 		t.broken = false

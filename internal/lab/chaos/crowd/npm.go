@@ -23,8 +23,8 @@ import (
 // finds packages beside the program.
 const npmScript = "internal/interop/clients/crowd.mjs"
 
-// FindNPM returns an error that says how to get what the clients of npm need, unless all of
-// it is here.
+// FindNPM returns an error that says how to get what the clients of npm need, unless all
+// of it is here.
 func FindNPM() error {
 	return must.Try(func() {
 		_, err := os.Stat(filepath.Join(must.Have(sources.Root()), filepath.Dir(npmScript),

@@ -21,7 +21,8 @@ type oldSession struct {
 	cancel   context.CancelFunc
 	left     atomic.Bool // the client ended the stream itself
 	spent    bool        // another one is to be opened
-	// the call that was being sent while the gateway ended the stream, which it has refused
+	// the call that was being sent while the gateway ended the stream, which it has
+	// refused
 	crossed *deed
 	ended   context.Context //nolint:containedctx // it ends with the stream
 	end     context.CancelFunc
@@ -271,8 +272,9 @@ func (s *oldSession) call(d *deed) {
 	}
 }
 
-// await waits for the answer to a request, or for the end of the stream or of the client's
-// patience, and returns nil without one. The answer may be the last word on the stream.
+// await waits for the answer to a request, or for the end of the stream or of the
+// client's patience, and returns nil without one. The answer may be the last word on the
+// stream.
 func (s *oldSession) await(ctx context.Context, w *waiting) *mcp.Message {
 	select {
 	case answer := <-w.answer:

@@ -97,8 +97,9 @@ func (s *session) close() (ended bool) {
 		http.StatusNoContent)
 }
 
-// insist makes a request, which has no answer but a status, until it is taken. It gives up
-// when somebody who knows has refused it for good, and sends it no more when wanted ends.
+// insist makes a request, which has no answer but a status, until it is taken. It gives
+// up when somebody who knows has refused it for good, and sends it no more when wanted
+// ends.
 func (s *session) insist(wanted context.Context, method string, body []byte, good ...int) (taken bool) {
 	ctx, cancel := s.patient()
 	defer cancel()

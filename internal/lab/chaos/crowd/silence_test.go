@@ -216,9 +216,9 @@ func TestARefusedHandshakeOverSSEIsCounted(t *testing.T) {
 	}
 }
 
-// TestACallEndsThoughItsAnswerIsNotTaken asks a client on the stream of its call, and takes
-// no answer: since the replica that asked has died, which the stream says when it is
-// resumed, or since there is no such session, and the stream says nothing.
+// TestACallEndsThoughItsAnswerIsNotTaken asks a client on the stream of its call, and
+// takes no answer: since the replica that asked has died, which the stream says when it
+// is resumed, or since there is no such session, and the stream says nothing.
 func TestACallEndsThoughItsAnswerIsNotTaken(t *testing.T) {
 	t.Parallel()
 	const question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`

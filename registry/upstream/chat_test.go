@@ -139,7 +139,7 @@ func (t *turn) serve() {
 	case "url":
 		if token == "always" || token == "soon" && t.refused.Add(1) < 4 {
 			t.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"open first","data":{"elicitations":[
-				{"mode":"url","elicitationId":"e1","url":"https://one.test","message":"one"}]}}}`, t.m.ID)
+				{"elicitationId":"e1","url":"https://one.test","message":"one","task":{}}]}}}`, t.m.ID)
 			return
 		}
 		answer("opened")

@@ -478,9 +478,10 @@ func TestAddressesToOpenFirst(t *testing.T) {
 	s := &chat{}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
 		asked, state, _, err := r.round(t.Context(), "url", alice.call(t, "always", "", "", nil))
-		want := `{"method":"elicitation/create","params":{"mode":"url","url":"https://one.test","message":"one"}}`
-		if err != nil || asked.Len() != 1 || string(asked.Value(keys(asked)[0])) != want {
-			t.Fatalf("got %s, %v, want %s", asked.JSON(), err, want)
+		want := `{"method":"elicitation/create","params":{"url":"https://one.test","message":"one","mode":"url"}}`
+		calls := len(s.sights("tools/call"))
+		if err != nil || asked.Len() != 1 || string(asked.Value(keys(asked)[0])) != want || calls != 1 {
+			t.Fatalf("got %s, %v after %d calls, want %s after one", asked.JSON(), err, calls, want)
 		}
 		if _, _, got, err := r.round(t.Context(), "url", alice.call(t, "", `{"q1":{"action":"accept"}}`,
 			state, nil)); err != nil || got != "opened" {

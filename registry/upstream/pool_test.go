@@ -412,7 +412,7 @@ func TestLogLinesOfAServerThatDeclaresNoneReachWhoeverWantsThem(t *testing.T) {
 		cfg.Shared, cfg.MaxChildren = true, 1
 		r := start(t, cfg)
 		r.untilTool("log")
-		if _, _, got, err := r.round(t.Context(), "log", person{tenant: "a", level: "info"}.call(t, "m", "",
+		if _, _, got, err := r.round(t.Context(), "log", person{tenant: "a", level: "debug"}.call(t, "m", "",
 			"", nil)); err != nil || got != "ok" {
 			t.Errorf("got %q, %v, want the call without its lines", got, err)
 		}

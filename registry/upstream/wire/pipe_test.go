@@ -2,7 +2,9 @@ package wire
 
 import (
 	"errors"
+	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,5 +42,23 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 				t.Errorf("ends %v: lost because %v", ends, k.Loss())
 			}
 		})
+	}
+}
+
+// TestAChildThatIsClosedLeavesNoPipeOpen asks the pipes themselves: the garbage collector
+// closes some later, and so hides that Close did not.
+func TestAChildThatIsClosedLeavesNoPipeOpen(t *testing.T) {
+	t.Parallel()
+	k, err := Start(t.Context(), Program{
+		Command: "cat", Said: &LastLines{}, Ended: func() {}, Logger: slog.New(slog.DiscardHandler),
+	}, &eventRecorder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Close(t.Context(), true)
+	for n, pipe := range []interface{ Close() error }{k.stdin, k.stdout, k.stderr} {
+		if err := pipe.Close(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("closing %d once more: got %v, want that it is closed", n, err)
+		}
 	}
 }

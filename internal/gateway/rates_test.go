@@ -128,7 +128,8 @@ func TestACallThatEndsIsNoFaultOfTheLimits(t *testing.T) {
 		&ratelimit.ExceededError{RetryAfter: 1e9}: "DB-LIMIT-TENANT",
 	} {
 		got := failureOf(limitError{err, []rate{{CodeTenantLimit, "calls"}}})
-		if got.rpcErr.StableCode() != want || got.inside != (want == "DB-LIMITER") {
+		if got.rpcErr.StableCode() != want || got.rpcErr.Message == "" ||
+			got.inside != (want == "DB-LIMITER") {
 			t.Errorf("%v: told %v, into the log: %v; want %s", err, got.rpcErr, got.inside, want)
 		}
 	}

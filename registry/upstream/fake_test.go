@@ -174,7 +174,7 @@ func (f *fake) handle(m wire, line []byte) {
 			return
 		}
 		f.locked(func() { f.host = bytes.Contains(line, []byte("io.modelcontextprotocol/ui")) })
-		version := "2025-11-25"
+		version := m.Params.ProtocolVersion
 		if f.kind == "old" {
 			version = "2024-11-05"
 		}

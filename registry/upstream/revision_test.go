@@ -79,6 +79,7 @@ func TestNamedRevisionOfChildIsSpoken(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ kind, named, want string }{
 		"both eras, older":                {"both", "2025-11-25", "2025-11-25"},
+		"older, the same older":           {"fake", "2025-06-18", "2025-06-18"},
 		"both eras, newer":                {"modern", "2026-07-28", "2026-07-28"},
 		"older, another older":            {"old", "2025-06-18", "2024-11-05"},
 		"older, newer":                    {"old", "2026-07-28", notModern},

@@ -26,7 +26,7 @@ func (l *library) asksOnce(s subject) {
 			return object(s.answer("done")), nil
 		}
 		return object(`{"resultType":"input_required","inputRequests":{` + question +
-			`},"requestState":"inner","ttlMs":5}`), nil
+			`},"requestState":"inner","ttlMs":5,"cacheScope":"public"}`), nil
 	}
 }
 

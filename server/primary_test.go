@@ -295,6 +295,24 @@ func TestAReplicaThatIsBackLetsGoOfWhatEndedMeanwhile(t *testing.T) {
 	})
 }
 
+// TestAfterAGapASessionIsLookedUpOnce uses a session of a replica that others may have taken
+// for gone meanwhile.
+func TestAfterAGapASessionIsLookedUpOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 1)
+		w := c.worlds[0]
+		id := w.open(t, "alice", mcp.Revision2511)
+		<-time.After(time.Second)
+		w.word().SetLeads(false)
+		w.word().SetLeads(true)
+		for i, want := range []int64{1, 0} {
+			if got := c.count(func() { w.do(t, inSession("POST", id, pingBody)) }); got != want {
+				t.Errorf("request %d after the gap: got %d round trips, want %d", i, got, want)
+			}
+		}
+	})
+}
+
 // TestADeletedSessionIsNotServedByItsLatePrimary ends a session while a replica that led
 // it is cut off, which then comes back, and with it or before it a store that has lost
 // what it had: nobody writes the entry of a session that has ended again.

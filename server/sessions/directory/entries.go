@@ -116,7 +116,7 @@ func (d *Directory) write(ctx context.Context) {
 		return l.Shared && leader.Here && leader.Unwritten
 	}, func(l *sessions.Session) {
 		if !l.IsSureSince(since) {
-			_ = d.confirm(ctx, l) // or at its next use
+			_ = d.confirm(ctx, l, since) // or at its next use
 			return
 		}
 		d.save(ctx, l, d.config.Entries.Open, l.Facts())

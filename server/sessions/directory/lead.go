@@ -264,7 +264,7 @@ func (d *Directory) useLed(ctx context.Context, l *sessions.Session, c gateway.C
 		case !leads:
 			return exchange.ErrReplicas
 		case !l.IsSureSince(since):
-			if refused := d.confirm(ctx, l); refused != nil {
+			if refused := d.confirm(ctx, l, since); refused != nil {
 				return refused
 			}
 		}
@@ -283,9 +283,8 @@ func (d *Directory) useLed(ctx context.Context, l *sessions.Session, c gateway.C
 }
 
 // confirm looks up whether this replica still leads a session, after others may have
-// taken it for gone.
-func (d *Directory) confirm(ctx context.Context, l *sessions.Session) *exchange.Refusal {
-	now := time.Now()
+// taken it for gone. It leads anew since then.
+func (d *Directory) confirm(ctx context.Context, l *sessions.Session, since time.Time) *exchange.Refusal {
 	record, err := d.config.Entries.Read(ctx, l.EntryKey())
 	switch {
 	case errors.Is(err, primary.ErrNone):
@@ -297,7 +296,7 @@ func (d *Directory) confirm(ctx context.Context, l *sessions.Session) *exchange.
 		d.Follow(l, record.Primary, record.Epoch)
 		return forward.ErrElsewhere
 	}
-	l.Confirm(now)
+	l.Confirm(since)
 	return nil
 }
 

@@ -152,10 +152,9 @@ func originOf(url string) string {
 func splitHost(host string) (name, port string, ok bool) {
 	name, rest := host, ""
 	if inner, found := strings.CutPrefix(host, "["); found {
-		if name, rest, found = strings.Cut(inner, "]"); !found {
-			return "", "", false
-		}
-		if address, err := netip.ParseAddr(name); err != nil || !address.Is6() || address.Zone() != "" {
+		name, rest, found = strings.Cut(inner, "]")
+		address, err := netip.ParseAddr(name)
+		if !found || err != nil || !address.Is6() || address.Zone() != "" {
 			return "", "", false
 		}
 	} else if end := strings.IndexByte(host, ':'); end >= 0 {

@@ -423,6 +423,28 @@ func TestADeleteThatFailsKeepsNoEntryForAnother(t *testing.T) {
 	})
 }
 
+// TestASessionThatEndsWithoutItsStoreIsRemovedLater has a session be idle for too long, and
+// the store be away then: nobody takes the session over when it is back.
+func TestASessionThatEndsWithoutItsStoreIsRemovedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2, func(w *world) { w.config.SessionIdle = 10 * time.Second })
+		id := c.worlds[0].open(t, "alice", mcp.Revision2511)
+		<-time.After(5 * time.Second)
+		c.records.SetDown(true)
+		<-time.After(6 * time.Second)
+		c.worlds[0].do(t, inSession("POST", id, pingBody)) // which ends it, if no sweep has
+		if open := c.worlds[0].sessionsOpen(t); open != 0 {
+			t.Fatalf("%d sessions are open: the test shows nothing", open)
+		}
+		c.records.SetDown(false)
+		<-time.After(5 * time.Second)
+		wantStatus(t, "later", c.worlds[1].do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+		if _, found := c.records.Of(c.name(t, id)); found {
+			t.Error("the session has an entry still")
+		}
+	})
+}
+
 // TestASweepLeavesASessionThatIsBeingTakenOver has the replica that led a session before
 // take its time to say which calls it has. Meanwhile the session is in nobody's use at
 // the one that takes it over.

@@ -249,6 +249,20 @@ func TestARevokedCallerKeepsNoStreamElsewhere(t *testing.T) {
 	}
 }
 
+// TestARevokedCallerIsToldThatItsForwardedCallEnded has it revoked where the call came in.
+func TestARevokedCallerIsToldThatItsForwardedCallEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := unlike(t, func(*world) {})
+		call := b.follow(t, legacyCall(a.open(t, "alice", mcp.Revision2511), "slow"))
+		<-time.After(time.Millisecond) // before the answer becomes a stream, which is resumed
+		b.revoke(func(auth.Principal) bool { return true })
+		if got := <-call; !strings.Contains(got, "DB-CANCELLED") {
+			t.Errorf("got %s, want DB-CANCELLED", got)
+		}
+		a.letGo()
+	})
+}
+
 // isOver tells whether a stream has ended.
 func isOver(stream <-chan string) bool {
 	select {

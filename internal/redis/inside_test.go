@@ -48,6 +48,19 @@ func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 	})
 }
 
+// TestCallsOfNoTenantAreCountedForNone is inside the package because only a tenant that
+// does much at once would show it.
+func TestCallsOfNoTenantAreCountedForNone(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{
+		Key("acme", "once", "a}:b"): "acme", Key("", "word", "a"): "", CommonKey("pulse", "{01}", "a"): "",
+	} {
+		if got := tenantOf(key); got != want {
+			t.Errorf("%s: got tenant %q, want %q", key, got, want)
+		}
+	}
+}
+
 // TestBreakerThatOpensAgainNeedsMoreProofs is inside the package because servers that are
 // well every other second cannot be made exactly.
 func TestBreakerThatOpensAgainNeedsMoreProofs(t *testing.T) {

@@ -367,6 +367,11 @@ func TestConnectionsAreKept(t *testing.T) {
 			fallthrough
 		case "/echo":
 			_, _ = io.Copy(w, r.Body)
+		case "/timely": // is over after the time for its body
+			by := time.Now().Add(time.Second)
+			_ = http.NewResponseController(w).SetReadDeadline(by)
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-time.After(time.Until(by))
 		case "/breaks":
 			_, _ = w.Write(large)
 			panic(http.ErrAbortHandler)
@@ -386,6 +391,7 @@ func TestConnectionsAreKept(t *testing.T) {
 		{"/waits", nil, true, http.StatusOK, false},
 		{"/waits", []byte("body"), true, http.StatusOK, false},
 		{"/waits", large, true, http.StatusOK, false},
+		{"/timely", large, false, http.StatusOK, false},
 		{"/echo", large, true, http.StatusOK, false},
 		{"/breaks", large, true, http.StatusOK, false},
 		{"/echo", large, true, http.StatusOK, true},

@@ -1,6 +1,7 @@
 package once
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 // TestALossWhileAClaimIsRenewedCounts notices a loss of what Redis had while a claim is
 // just being renewed: that is renewed once more, since nobody knows which of the two came
-// first.
+// first. So is one whose renewal fails after a loss.
 func TestALossWhileAClaimIsRenewedCounts(t *testing.T) {
 	t.Parallel()
 	var s *Redis
@@ -48,5 +49,12 @@ func TestALossWhileAClaimIsRenewedCounts(t *testing.T) {
 	s.tend(t.Context(), due[0])
 	if n := len(s.due(time.Now())); n != 0 {
 		t.Errorf("%d claims are due after it was renewed, want none", n)
+	}
+	s.reclaim()
+	over, stop := context.WithCancel(t.Context())
+	stop()
+	s.tend(over, due[0])
+	if len(s.due(time.Now())) != 1 {
+		t.Error("the claim is not renewed again after that failed")
 	}
 }

@@ -3,8 +3,10 @@ package server_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -59,3 +61,21 @@ func TestChangesOfResourcesArePaced(t *testing.T) {
 }
 
 const lastChange = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a#last"}}`
+
+// TestTheLastOfManyChangesIsToldInTime changes a resource more often at once than its client
+// is told of.
+func TestTheLastOfManyChangesIsToldInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChangingFleet(t)
+		stream := c.worlds[0].hearing(t, inSession("GET", c.id, ""))
+		c.subscribe(t, 0, "subscribe")
+		for n := range 20 {
+			c.files[0].change("file:///a", fmt.Sprint("file:///a#", n))
+			synctest.Wait()
+		}
+		<-time.After(2 * time.Second)
+		if told := stream.text(); !strings.Contains(told, "file:///a#19") {
+			t.Errorf("the client was told %q, want the last change", told)
+		}
+	})
+}

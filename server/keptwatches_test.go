@@ -145,6 +145,24 @@ func TestManySubscriptionsComeBackAtTheRateOfCalls(t *testing.T) {
 	})
 }
 
+// TestASubscriptionThatWasNotAllowedAnyMoreIsNotOpenedAgain takes the right to a resource
+// from the caller, whose subscription ends with that. Then its replica dies.
+func TestASubscriptionThatWasNotAllowedAnyMoreIsNotOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChangingFleet(t)
+		c.subscribe(t, 0, "subscribe")
+		c.files[0].hide()
+		c.worlds[0].Reauthorize()
+		<-time.After(time.Second)
+		c.kill(0)
+		c.get(t, 1, "")
+		<-time.After(2 * time.Minute)
+		if open := c.files[1].open(); open != 0 {
+			t.Errorf("got %d subscriptions, want none", open)
+		}
+	})
+}
+
 // TestUnsubscribingHoldsWhereItCouldNotBeWritten unsubscribes while the store is away,
 // and lets the replica of the subscription die when it is back. The next one opened it
 // again.

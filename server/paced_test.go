@@ -62,8 +62,8 @@ func TestChangesOfResourcesArePaced(t *testing.T) {
 
 const lastChange = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a#last"}}`
 
-// TestTheLastOfManyChangesIsToldInTime changes a resource more often at once than its client
-// is told of.
+// TestTheLastOfManyChangesIsToldInTime changes a resource more often at once than its
+// client is told of.
 func TestTheLastOfManyChangesIsToldInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChangingFleet(t)

@@ -295,8 +295,8 @@ func TestAReplicaThatIsBackLetsGoOfWhatEndedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestAfterAGapASessionIsLookedUpOnce uses a session of a replica that others may have taken
-// for gone meanwhile.
+// TestAfterAGapASessionIsLookedUpOnce uses a session of a replica that others may have
+// taken for gone meanwhile.
 func TestAfterAGapASessionIsLookedUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 1)
@@ -423,8 +423,8 @@ func TestADeleteThatFailsKeepsNoEntryForAnother(t *testing.T) {
 	})
 }
 
-// TestASessionThatEndsWithoutItsStoreIsRemovedLater has a session be idle for too long, and
-// the store be away then: nobody takes the session over when it is back.
+// TestASessionThatEndsWithoutItsStoreIsRemovedLater has a session be idle for too long,
+// and the store be away then: nobody takes the session over when it is back.
 func TestASessionThatEndsWithoutItsStoreIsRemovedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2, func(w *world) { w.config.SessionIdle = 10 * time.Second })

@@ -249,7 +249,8 @@ func TestARevokedCallerKeepsNoStreamElsewhere(t *testing.T) {
 	}
 }
 
-// TestARevokedCallerIsToldThatItsForwardedCallEnded has it revoked where the call came in.
+// TestARevokedCallerIsToldThatItsForwardedCallEnded has it revoked where the call came
+// in.
 func TestARevokedCallerIsToldThatItsForwardedCallEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := unlike(t, func(*world) {})

@@ -216,6 +216,16 @@ func TestLimitsFollowTheConfig(t *testing.T) {
 		if n := taken(t, l, at(1, 3)); n != 3 {
 			t.Errorf("%d taken of the lowered limit, want 3", n)
 		}
+
+		other := ratelimit.Bucket{Key: "b", Limit: ratelimit.Limit{Rate: 1, Burst: 10}}
+		taken(t, l, other)
+		other.Limit = ratelimit.Limit{Rate: 10, Burst: 100}
+		taken(t, l, other)
+		time.Sleep(time.Minute)
+		other.Sharer = "alice"
+		if n, most := taken(t, l, other), other.Limit.Most(); n != most {
+			t.Errorf("one sharer took %d of a raised limit, want %d", n, most)
+		}
 	})
 }
 

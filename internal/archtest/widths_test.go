@@ -3,9 +3,7 @@ package archtest
 import (
 	"go/scanner"
 	"go/token"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -48,25 +46,18 @@ func wideComments(text []byte) (wide []int) {
 
 func TestCommentsAreNarrow(t *testing.T) {
 	t.Parallel()
-	root, files := repository(t)+"/", 0 // it may be a link
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && name != root && (entry.Name() == "node_modules" || entry.Name()[0] == '.'):
-			return fs.SkipDir
-		case entry.IsDir() || filepath.Ext(name) != ".go":
-			return nil
-		}
+	notOurs := func(root, name, base string) bool {
+		return name != root && (base == "node_modules" || base[0] == '.')
+	}
+	files := eachGoFile(t, repository(t), notOurs, func(_, name string) error {
 		text, err := os.ReadFile(name)
-		files++
 		for _, line := range wideComments(text) {
-			t.Errorf("%s:%d: a comment has at most %d columns", strings.TrimPrefix(name, root), line, commentWidth)
+			t.Errorf("%s:%d: a comment has at most %d columns", name, line, commentWidth)
 		}
 		return err
 	})
-	if err != nil || files < 100 {
-		t.Errorf("%d files looked at, error %v", files, err)
+	if files < 100 {
+		t.Errorf("%d files looked at", files)
 	}
 }
 

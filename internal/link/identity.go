@@ -49,8 +49,8 @@ func NewIdentity() (*Identity, error) {
 // Digest returns the digest of the certificate, by which others know this replica.
 func (i *Identity) Digest() Digest { return i.digest }
 
-// errUnknown says that the other side is no replica that is known.
-var errUnknown = errors.New("the certificate is that of no replica")
+// errUnknownPeer says that the other side is no replica that is known.
+var errUnknownPeer = errors.New("the certificate is that of no replica")
 
 // config returns how to talk TLS, as either side, to whoever has a certificate whose
 // digest is accepted. There is no authority that could sign certificates, and no name to
@@ -66,7 +66,7 @@ func (i *Identity) config(accepted func(Digest) bool) *tls.Config {
 		VerifyConnection: func(state tls.ConnectionState) error {
 			switch {
 			case !accepted(digestOf(state)):
-				return errUnknown
+				return errUnknownPeer
 			case state.NegotiatedProtocol != protocol:
 				return errForm
 			}

@@ -95,7 +95,7 @@ func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Respons
 	case err != nil || odd != nil:
 		return nil, errors.Join(ErrLost, a.ended(err), odd, a.Close())
 	case status == statusNone:
-		return nil, errors.Join(ErrUnreached, errUnknown, a.Close())
+		return nil, errors.Join(ErrUnreached, errUnknownPeer, a.Close())
 	}
 	return &http.Response{StatusCode: status, Header: header, Body: a}, nil
 }

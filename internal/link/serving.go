@@ -43,9 +43,9 @@ func WithOrigin(ctx context.Context, o Origin) context.Context {
 }
 
 const (
-	unknownTime = 10 * time.Second // for which a connection is kept that is not known to be a replica's
-	writeTime   = 10 * time.Second // for the other side to take what is written at once, to a second
-	writeSize   = 16 << 10         // bytes of an answer that are gathered before they are written
+	identifyTime = 10 * time.Second // for a connection to show that it is a replica's
+	writeTime    = 10 * time.Second // for the other side to take what is written at once, to a second
+	writeSize    = 16 << 10         // bytes of an answer that are gathered before they are written
 )
 
 // connection is one that another process has opened. One goroutine serves it.
@@ -63,8 +63,8 @@ type connection struct {
 // serveConnection serves a connection until it ends, or ctx does.
 func (l *Link) serveConnection(ctx context.Context, raw net.Conn) {
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
-	defer raw.Close()                                //nolint:errcheck // all was said, or nothing can be
-	_ = raw.SetDeadline(time.Now().Add(unknownTime)) // if that fails, so does what follows
+	defer raw.Close()                                 //nolint:errcheck // all was said, or nothing can be
+	_ = raw.SetDeadline(time.Now().Add(identifyTime)) // if that fails, so does what follows
 	conn := tls.Server(raw, l.config.Identity.config(anybody))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		l.config.Logger.DebugContext(ctx, "another replica did not connect", slog.Any("error", err))

@@ -31,8 +31,8 @@ const (
 	// drainDelay is how long clients are still taken. The check of a load balancer should
 	// fall into it, so that new clients go elsewhere before they are refused.
 	drainDelay = 2 * time.Second
-	// callPatience is how long calls in work may go on. Containers are commonly killed 30
-	// s after the signal.
+	// callPatience is how long calls in work may go on. Containers are commonly killed
+	// 30 s after the signal.
 	callPatience = 25 * time.Second
 	closeTimeout = 3 * time.Second // how long answers that are being written may take
 

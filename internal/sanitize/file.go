@@ -86,7 +86,8 @@ func isText(file []byte) bool { return utf8.Valid(file) && !bytes.ContainsRune(f
 
 // skipping returns what programs decode that know the usual alphabet alone and skip what
 // it does not have, as those in Python and PHP do: nil if that is nothing else than what
-// decodeBase64 returns. https://docs.python.org/3/library/base64.html#base64.b64decode
+// decodeBase64 returns.
+// https://docs.python.org/3/library/base64.html#base64.b64decode
 func skipping(text []byte) []byte {
 	if !bytes.ContainsAny(text, "-_") {
 		return nil

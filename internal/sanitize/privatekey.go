@@ -16,7 +16,8 @@ const (
 // privateKey is the extent of the rule for private keys in PEM or PGP form, which begin
 // with "-----BEGIN " and end with their END line. When there is none, because the text
 // was cut, the key ends with its last long run of Base64, so that half a key is redacted
-// too. https://www.rfc-editor.org/rfc/rfc7468
+// too.
+// https://www.rfc-editor.org/rfc/rfc7468
 func privateKey(text []byte, begin, body int) (start, end int) {
 	label, _, found := bytes.Cut(text[body:min(len(text), body+maxLabel)], []byte(dashes))
 	if !found || !bytes.HasSuffix(bytes.TrimSuffix(label, []byte(" BLOCK")), []byte("PRIVATE KEY")) {
